@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"iter"
+
+	"mlxcel/cmd/internal/cli"
+	"mlxcel/runtime"
+)
+
+// app is what the commands share. Its functions are those of package runtime, or a test's.
+type app struct {
+	open         func(runtime.Options) (engine, error)
+	inspectModel func(path string) (*runtime.Inspection, error)
+	defaultModel func() (string, error)
+	lines        func(cli.Streams) lineReader
+}
+
+// engine is what the commands use of a runtime.Runtime.
+type engine interface {
+	Library() runtime.Library
+	Attempts() []runtime.Attempt
+	Device() (runtime.DeviceFacts, error)
+	LoadModel(path string, o runtime.ModelOptions) (model, error)
+	Close() error
+}
+
+// model is what the commands use of a runtime.Model.
+type model interface {
+	Name() string
+	HasChatTemplate() bool
+	Facts() runtime.Facts
+	Memory() (runtime.Memory, error)
+	PromptTokens(runtime.Request) ([]int32, error)
+	Generate(context.Context, runtime.Request) iter.Seq2[runtime.Piece, error]
+}
+
+func newApp() *app {
+	return &app{
+		open: func(o runtime.Options) (engine, error) {
+			r, err := runtime.Open(o)
+			if err != nil {
+				return nil, err
+			}
+			return realEngine{r}, nil
+		},
+		inspectModel: runtime.Inspect,
+		defaultModel: runtime.DefaultModel,
+		lines:        newLineReader,
+	}
+}
+
+// realEngine is a runtime.Runtime whose models are of the interface type.
+type realEngine struct{ *runtime.Runtime }
+
+func (e realEngine) LoadModel(path string, o runtime.ModelOptions) (model, error) {
+	m, err := e.Runtime.LoadModel(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// program is the table of commands.
+func (a *app) program() *cli.Program {
+	return &cli.Program{
+		Name:  "mlxcel",
+		About: "mlxcel runs language models on this machine.",
+		Commands: []cli.Command{
+			{
+				Name: "generate", Aliases: []string{"gen"}, Short: "answer one prompt",
+				Usage: "-p PROMPT [flags]", Long: generateHelp, Example: generateExample, Flags: a.generate,
+			},
+			{
+				Name: "chat", Short: "talk with a model",
+				Usage: "[flags]", Long: chatHelp, Example: chatExample, Flags: a.chat,
+			},
+			{
+				Name: "inspect", Short: "tell what a model is and how much memory it needs",
+				Usage: "[-m MODEL] [flags]", Long: inspectHelp, Example: inspectExample, Flags: a.inspect,
+			},
+			{
+				Name: "doctor", Short: "check that everything needed is there, and say what to do if not",
+				Usage: "[flags]", Long: doctorHelp, Flags: a.doctor,
+			},
+		},
+		Aliases: map[string]string{
+			"ctx-size":       "context",
+			"n-predict":      "max-tokens",
+			"repeat-penalty": "repetition-penalty",
+			"system-prompt":  "system",
+			"temperature":    "temp",
+		},
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"mlxcel/cmd/internal/cli"
+	"mlxcel/cmd/internal/terminal"
+	"mlxcel/runtime"
+)
+
+// session is a loaded model.
+type session struct {
+	model
+	engine engine
+}
+
+// load opens the library and loads the model; on a terminal, stderr shows how far it is.
+func (a *app) load(o *modelOptions, stderr io.Writer) (*session, error) {
+	e, err := a.open(o.Options)
+	if err != nil {
+		return nil, err
+	}
+	settings := runtime.ModelOptions{ContextTokens: o.context, Slots: 1}
+	done := func() {}
+	if terminal.Is(stderr) {
+		settings.Progress, done = progress(stderr)
+	}
+	m, err := e.LoadModel(o.path, settings)
+	done()
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	s := &session{m, e}
+	if o.verbose {
+		s.describe(stderr)
+	}
+	return s, nil
+}
+
+func (s *session) describe(w io.Writer) {
+	facts, library := s.Facts(), s.engine.Library()
+	fmt.Fprintf(w, "library  %s: %s\n", library.Path, describeLibrary(library))
+	fmt.Fprintf(w, "model    %s: %s of weights, loaded in %s, context of %d tokens\n",
+		s.Name(), formatBytes(facts.WeightBytes), formatDuration(facts.LoadTime), facts.MaxTokens)
+}
+
+func (s *session) close() error { return s.engine.Close() }
+
+// answer is what came of a request, as far as it got.
+type answer struct {
+	text    strings.Builder
+	tokens  []int32
+	summary *runtime.Summary // nil if it never started
+}
+
+// answer answers a request and gives every piece of text to emit, whose error ends it. The answer is never nil; the
+// error is cli.ErrInterrupted when ctx ended.
+func (s *session) answer(ctx context.Context, r runtime.Request, emit func(text string) error) (*answer, error) {
+	a := &answer{tokens: []int32{}}
+	for piece, err := range s.Generate(ctx, r) {
+		a.text.WriteString(piece.Text)
+		if piece.Token >= 0 {
+			a.tokens = append(a.tokens, piece.Token)
+		}
+		if piece.Summary != nil {
+			a.summary = piece.Summary
+		}
+		if piece.Text != "" {
+			if err := emit(piece.Text); err != nil {
+				return a, fmt.Errorf("the answer cannot be written: %w", err)
+			}
+		}
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil && (a.summary == nil || a.summary.Finish == runtime.FinishCancelled) {
+			return a, cli.ErrInterrupted
+		}
+		return a, err
+	}
+	return a, nil
+}

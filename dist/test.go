@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// A part is one independent part of the test run.
+type part struct {
+	name string
+	run  func(ctx context.Context) error
+	// vital parts make what all later ones need: after their failure, nothing
+	// more is run.
+	vital bool
+}
+
+// A result is what came of a part.
+type result struct {
+	name string
+	took time.Duration
+	err  error
+}
+
+// test is the subcommand test. Cheap parts come first, and every part runs
+// even when an earlier one has failed.
+func test(ctx context.Context, p *project, args []string) error {
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	long := flags.Bool("long", false, "install mlx-lm, run the tests that need it, and fuzz each target for a minute")
+	if err := parseFlags(p, flags, args); err != nil {
+		return err
+	}
+	parts := []part{
+		{name: "gofmt", run: p.checkFormat},
+		{name: "go vet", run: p.vet("linux")},
+		{name: "go vet (Windows)", run: p.vet("windows")},
+		{name: "staticcheck", run: p.staticcheck},
+		{name: "setup", run: p.setup, vital: true},
+		{name: "setup of test tools", run: func(ctx context.Context) error { return p.setupTests(ctx, *long) }, vital: true},
+		{name: "ctest", run: p.ctest},
+		{name: "go test", run: func(ctx context.Context) error { return p.goTest(ctx, *long) }},
+		{name: "fuzzing", run: func(ctx context.Context) error { return p.fuzz(ctx, *long) }},
+	}
+	return p.report(p.runParts(ctx, parts))
+}
+
+// runParts runs parts in order until ctx ends or a vital one fails.
+func (p *project) runParts(ctx context.Context, parts []part) []result {
+	var results []result
+	for _, part := range parts {
+		p.say("── %s", part.name)
+		start := time.Now()
+		err := part.run(ctx)
+		results = append(results, result{part.name, time.Since(start), err})
+		if err != nil {
+			p.say("%s: %v", part.name, err)
+		}
+		if err != nil && part.vital || ctx.Err() != nil {
+			break
+		}
+	}
+	for _, part := range parts[len(results):] {
+		results = append(results, result{name: part.name, err: errNotRun})
+	}
+	return results
+}
+
+var errNotRun = errors.New("not run")
+
+// report prints a table of results and returns an error that names the failed
+// parts, if any.
+func (p *project) report(results []result) error {
+	var failed []string
+	fmt.Fprintln(p.log)
+	for _, r := range results {
+		state := "ok"
+		if r.err != nil {
+			failed = append(failed, r.name)
+			if state = "FAILED"; errors.Is(r.err, errNotRun) {
+				state = "not run"
+			}
+		}
+		fmt.Fprintf(p.log, "  %-20s %-8s %6.1f s\n", r.name, state, r.took.Seconds())
+	}
+	fmt.Fprintf(p.log, "parts: %d passed, %d failed\n", len(results)-len(failed), len(failed))
+	if len(failed) > 0 {
+		return fmt.Errorf("not passed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// vet returns the part that vets everything as built for a system.
+func (p *project) vet(system string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		cmd := p.goTool(ctx, "vet", "./...")
+		cmd.Env = append(cmd.Env, "GOOS="+system, "GOARCH=amd64")
+		return p.stream(cmd)
+	}
+}
+
+func (p *project) staticcheck(ctx context.Context) error {
+	return p.stream(p.goTool(ctx, "run", p.lock.Go.Staticcheck, "./..."))
+}
+
+// goTest runs every Go test. Results are never taken from Go's cache, which
+// does not see the libraries and models that tests load.
+func (p *project) goTest(ctx context.Context, long bool) error {
+	timeout := "25m"
+	if long {
+		timeout = "90m"
+	}
+	cmd := p.goTool(ctx, "test", "-count=1", "-timeout="+timeout, "./...")
+	cmd.Env = append(cmd.Env, p.testEnvironment(long)...)
+	return p.stream(cmd)
+}
+
+// testEnvironment tells tests where everything is, and that it must be there.
+func (p *project) testEnvironment(long bool) []string {
+	env := []string{
+		"MLXCEL_TEST_STRICT=1",
+		"MLXCEL_CACHE=" + p.cache,
+		"MLXCEL_BUNDLE=" + p.bin("lib"),
+	}
+	if long {
+		env = append(env, "MLXCEL_TEST_LONG=1")
+	}
+	return env
+}
+
+// stream runs cmd with its output passed through: stdout to stdout, the rest to
+// the log.
+func (p *project) stream(cmd *exec.Cmd) error {
+	cmd.Stdout, cmd.Stderr = os.Stdout, p.log
+	return cmd.Run()
+}

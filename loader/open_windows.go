@@ -1,0 +1,101 @@
+package loader
+
+import (
+	"debug/pe"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// Where the libraries lie in the folder of a variant. What they share with other
+// variants, as the C++ runtime, is in the folder common beside it.
+const (
+	shimFile = "mlxshim.dll"
+	mlxFile  = "mlx.dll"
+)
+
+const mlxVersionSymbol = "?version@core@mlx@@YAPEBDXZ"
+
+func isLibrary(name string) bool { return strings.EqualFold(filepath.Ext(name), ".dll") }
+
+// prepareProcess takes the working folder and PATH out of where libraries are
+// searched, and the bundle in. Without the first call the second one would not
+// count for libraries that load others by name.
+func prepareProcess(dir string) error {
+	if err := windows.SetDefaultDllDirectories(windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS); err != nil {
+		return err
+	}
+	for _, d := range []string{dir, filepath.Join(filepath.Dir(dir), "common")} {
+		if _, err := os.Stat(d); err != nil {
+			continue
+		}
+		path, err := windows.UTF16PtrFromString(d)
+		if err != nil {
+			return err
+		}
+		if _, err := windows.AddDllDirectory(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setenv sets a variable for Go and for C: the C runtime has its own copy of the
+// environment, taken when the process started.
+func setenv(name, value string) error {
+	if err := os.Setenv(name, value); err != nil {
+		return err
+	}
+	putenv := windows.NewLazySystemDLL("ucrtbase.dll").NewProc("_wputenv_s")
+	if err := putenv.Find(); err != nil {
+		return err
+	}
+	n, err := windows.UTF16FromString(name)
+	if err != nil {
+		return err
+	}
+	v, err := windows.UTF16FromString(value)
+	if err != nil {
+		return err
+	}
+	if code, _, _ := putenv.Call(uintptr(unsafe.Pointer(&n[0])), uintptr(unsafe.Pointer(&v[0]))); code != 0 {
+		return fmt.Errorf("_wputenv_s answered %d", code)
+	}
+	return nil
+}
+
+// openShared opens the library at path; what it needs is searched in its own
+// folder, in the bundle and in System32.
+func openShared(path string) (uintptr, error) {
+	h, err := windows.LoadLibraryEx(path, 0, windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR|windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS)
+	return uintptr(h), err
+}
+
+// openPrivate is openShared: on Windows a symbol is looked up in the library that
+// it was linked to, so none is ever bound by chance.
+func openPrivate(path string) (uintptr, error) { return openShared(path) }
+
+func symbol(library uintptr, name string) (uintptr, error) {
+	return windows.GetProcAddress(windows.Handle(library), name)
+}
+
+var machines = map[string]uint16{"amd64": pe.IMAGE_FILE_MACHINE_AMD64, "arm64": pe.IMAGE_FILE_MACHINE_ARM64}
+
+// imageSize returns how long the DLL must be at least, by its section table.
+func imageSize(r io.ReaderAt) (int64, error) {
+	f, err := pe.NewFile(r)
+	if err != nil || f.Machine != machines[runtime.GOARCH] {
+		return 0, errNoLibrary
+	}
+	var need int64
+	for _, s := range f.Sections {
+		need = max(need, int64(s.Offset)+int64(s.Size))
+	}
+	return need, nil
+}

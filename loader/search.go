@@ -1,0 +1,99 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A variant is a folder of a bundle.
+type variant struct {
+	name, backend, device string
+}
+
+// In the order of preference.
+var variants = []variant{
+	{"cpu", "mlx", "cpu"},
+}
+
+// suitable returns the variants that options allow.
+func suitable(o Options) ([]variant, error) {
+	allows := func(option, have string) bool { return option == "" || option == "auto" || option == have }
+	var fit []variant
+	var all []string
+	for _, v := range variants {
+		all = append(all, v.backend+" on "+v.device)
+		if allows(o.Backend, v.backend) && allows(o.Device, v.device) {
+			fit = append(fit, v)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, fmt.Errorf("this release has no backend %q for the device %q, only %s",
+			orAuto(o.Backend), orAuto(o.Device), strings.Join(all, ", "))
+	}
+	return fit, nil
+}
+
+func orAuto(option string) string {
+	if option == "" {
+		return "auto"
+	}
+	return option
+}
+
+// folders returns where the folder of variant may be, in order.
+func folders(variant, override string, executable func() (string, error)) ([]string, error) {
+	if override == "" {
+		override = os.Getenv("MLXCEL_BUNDLE")
+	}
+	if override != "" {
+		root, err := filepath.Abs(override)
+		if err != nil {
+			return nil, err
+		}
+		return []string{filepath.Join(root, variant), filepath.Join(root, "lib", variant), root}, nil
+	}
+	program, err := executable()
+	if err == nil {
+		program, err = filepath.EvalSymlinks(program)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell where this program lies: %w", err)
+	}
+	beside := filepath.Dir(program)
+	return []string{filepath.Join(beside, "lib", variant), filepath.Join(filepath.Dir(beside), "lib", variant)}, nil
+}
+
+// find returns the first variant in fit whose backend library exists, and its folder.
+func (s *search) find(fit []variant, override string) (variant, string, error) {
+	for _, v := range fit {
+		dirs, err := folders(v.name, override, os.Executable)
+		if err != nil {
+			return variant{}, "", err
+		}
+		for _, dir := range dirs {
+			path := filepath.Join(dir, shimFile)
+			info, err := os.Stat(path)
+			switch {
+			case err == nil && info.Mode().IsRegular():
+				return v, dir, nil
+			case err == nil:
+				s.note(path, "not a file")
+			default:
+				s.note(path, "%v", reason(err))
+			}
+		}
+	}
+	return variant{}, "", s.notFound()
+}
+
+// reason is a file error without its path, which stands beside it.
+func reason(err error) error {
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package loader
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFolders(t *testing.T) {
+	t.Setenv("MLXCEL_BUNDLE", "")
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	program := filepath.Join(base, "app", "bin", "mlxcel")
+	require.NoError(t, os.MkdirAll(filepath.Dir(program), 0o755))
+	require.NoError(t, os.WriteFile(program, nil, 0o755))
+	executable := func() (string, error) { return program, nil }
+	beside := []string{filepath.Join(base, "app", "bin", "lib", "cpu"), filepath.Join(base, "app", "lib", "cpu")}
+
+	dirs, err := folders("cpu", "", executable)
+	require.NoError(t, err)
+	require.Equal(t, beside, dirs)
+
+	// A link in a folder of PATH is followed.
+	link := filepath.Join(base, "mlxcel")
+	if err := os.Symlink(program, link); err == nil { // Windows may forbid it
+		dirs, err = folders("cpu", "", func() (string, error) { return link, nil })
+		require.NoError(t, err)
+		require.Equal(t, beside, dirs)
+	}
+
+	under := func(root string) []string {
+		return []string{filepath.Join(root, "cpu"), filepath.Join(root, "lib", "cpu"), root}
+	}
+	t.Setenv("MLXCEL_BUNDLE", filepath.Join(base, "env"))
+	dirs, err = folders("cpu", "", executable)
+	require.NoError(t, err)
+	require.Equal(t, under(filepath.Join(base, "env")), dirs)
+
+	dirs, err = folders("cpu", filepath.Join(base, "option"), executable)
+	require.NoError(t, err)
+	require.Equal(t, under(filepath.Join(base, "option")), dirs)
+
+	// A relative name counts from the working folder, and becomes absolute at once.
+	t.Chdir(base)
+	dirs, err = folders("cpu", "here", executable)
+	require.NoError(t, err)
+	require.Equal(t, under(filepath.Join(base, "here")), dirs)
+
+	t.Setenv("MLXCEL_BUNDLE", "")
+	_, err = folders("cpu", "", func() (string, error) { return "", errors.New("no /proc") })
+	require.EqualError(t, err, "cannot tell where this program lies: no /proc")
+}
+
+func TestFind(t *testing.T) {
+	root := t.TempDir()
+	first, second, third := filepath.Join(root, "cpu", shimFile), filepath.Join(root, "lib", "cpu", shimFile), filepath.Join(root, shimFile)
+	write := func(path string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+	}
+	// The last place is filled first, so each one found has priority over the former.
+	require.NoError(t, os.MkdirAll(first, 0o755)) // a folder is no library
+	for _, path := range []string{third, second} {
+		write(path)
+		s := &search{}
+		v, dir, err := s.find(variants, root)
+		require.NoError(t, err)
+		require.Equal(t, "cpu", v.name)
+		require.Equal(t, filepath.Dir(path), dir)
+		require.Equal(t, Attempt{first, "not a file"}, s.attempts[0])
+	}
+	require.NoError(t, os.Remove(first))
+	write(first)
+	_, dir, err := (&search{}).find(variants, root)
+	require.NoError(t, err)
+	require.Equal(t, filepath.Dir(first), dir)
+}
+
+func TestFindNothing(t *testing.T) {
+	root := t.TempDir()
+	_, _, err := (&search{}).find(variants, root)
+	var open *OpenError
+	require.ErrorAs(t, err, &open)
+	require.Len(t, open.Attempts, 3)
+	for i, path := range []string{filepath.Join("cpu", shimFile), filepath.Join("lib", "cpu", shimFile), shimFile} {
+		require.Equal(t, filepath.Join(root, path), open.Attempts[i].Path)
+		require.NotEmpty(t, open.Attempts[i].Result)
+		require.ErrorContains(t, err, open.Attempts[i].Path+" ("+open.Attempts[i].Result+")")
+	}
+	require.ErrorContains(t, err, "unzip the whole archive")
+}
+
+func TestSuitable(t *testing.T) {
+	for _, o := range []Options{{}, {Backend: "auto", Device: "auto"}, {Backend: "mlx"}, {Device: "cpu"}, {Backend: "mlx", Device: "cpu"}} {
+		fit, err := suitable(o)
+		require.NoError(t, err)
+		require.Equal(t, variants[:1], fit)
+	}
+	_, err := suitable(Options{Device: "cuda"})
+	require.EqualError(t, err, `this release has no backend "auto" for the device "cuda", only mlx on cpu`)
+	_, err = Open(Options{Backend: "native"})
+	require.EqualError(t, err, `this release has no backend "native" for the device "auto", only mlx on cpu`)
+}

@@ -1,0 +1,135 @@
+// What a library has to implement. The C ABI itself (abi.cpp) checks arguments, keeps handles and calls these; their
+// methods may throw and are called by the context's thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "file.h"
+#include "handles.h"
+#include "ledger.h"
+#include "program.h"
+
+namespace mlxcel {
+
+// The bytes of a weight: parts in files and in memory that follow each other.
+class WeightSource {
+ public:
+  struct Part {
+    std::shared_ptr<File> file;  // null: in memory
+    int64_t offset = 0;
+    int64_t bytes = 0;
+    const void* data = nullptr;
+  };
+
+  explicit WeightSource(std::vector<Part> parts) : parts_(std::move(parts)) {}
+
+  // Copies n bytes from position `at` of the whole on. Throws MLXSHIM_ERR_IO.
+  void read(void* to, int64_t at, int64_t n) const;
+
+ private:
+  std::vector<Part> parts_;
+};
+
+struct WeightFacts {
+  std::string name;
+  Type type;            // as it is kept
+  int64_t stored_dtype;  // of the source's bytes
+};
+
+class Weights : public Object {
+ public:
+  static constexpr Kind kKind = Kind::kWeights;
+  Weights() : Object(kKind) {}
+
+  // Reads a weight in and returns when it is there.
+  void add(WeightFacts facts, const WeightSource& source) {
+    load(facts, source);
+    facts_.push_back(std::move(facts));
+    types_.push_back(facts_.back().type);
+  }
+  const std::vector<WeightFacts>& facts() const { return facts_; }
+  const std::vector<Type>& types() const { return types_; }
+
+ protected:
+  virtual void load(const WeightFacts& facts, const WeightSource& source) = 0;
+
+ private:
+  std::vector<WeightFacts> facts_;
+  std::vector<Type> types_;
+};
+
+class State : public Object {
+ public:
+  static constexpr Kind kKind = Kind::kState;
+  explicit State(StateShape shape) : Object(kKind), shape(std::move(shape)), ledger(this->shape) {}
+
+  virtual int64_t bytes() const = 0;
+  // Forgets keys, values and last token of a slot. The ledger is kept by the caller.
+  virtual void reset(int64_t slot) = 0;
+  virtual void copy(int64_t from, int64_t to, int64_t tokens) = 0;
+
+  const StateShape shape;
+  Ledger ledger;
+};
+
+class Value : public Object {
+ public:
+  static constexpr Kind kKind = Kind::kValue;
+  explicit Value(int64_t bytes) : Object(kKind), bytes(bytes) {}
+
+  // Waits and copies all bytes.
+  virtual void read(void* to) = 0;
+
+  const int64_t bytes;
+};
+
+class LoadedProgram : public Object {
+ public:
+  static constexpr Kind kKind = Kind::kProgram;
+  LoadedProgram(Program program, std::shared_ptr<State> state)
+      : Object(kKind), program(std::move(program)), state(std::move(state)) {}
+
+  // Enqueues a run whose arguments are checked. The ledger is kept by the caller.
+  virtual std::vector<std::shared_ptr<Value>> run(const RunArguments& run) = 0;
+
+  const Program program;
+  const std::shared_ptr<State> state;  // null: none
+};
+
+class Context : public Object {
+ public:
+  static constexpr Kind kKind = Kind::kContext;
+  Context() : Object(kKind), thread_(std::this_thread::get_id()) {}
+
+  std::thread::id thread() const { return thread_; }
+
+  virtual void device_facts(mlxshim_device_info& info) = 0;
+  virtual void memory(mlxshim_memory_info& info) = 0;
+  virtual void reset_peak() = 0;
+  virtual void trim() = 0;
+  virtual void synchronize() = 0;
+  virtual std::shared_ptr<Weights> make_weights() = 0;
+  virtual std::shared_ptr<State> make_state(StateShape shape) = 0;
+  // The program is checked against weights and state (null: none).
+  virtual std::shared_ptr<LoadedProgram> make_program(Program program, std::shared_ptr<Weights> weights,
+                                                      std::shared_ptr<State> state) = 0;
+
+ private:
+  std::thread::id thread_;
+};
+
+// Opens a device for the calling thread.
+std::shared_ptr<Context> open_context(const mlxshim_context_params& params);
+
+struct LibraryInfo {
+  std::string json;
+  std::string mismatch;  // a sentence where the library beside us is not the one that we were built for
+};
+LibraryInfo library_info();
+
+}  // namespace mlxcel

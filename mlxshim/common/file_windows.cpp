@@ -1,0 +1,53 @@
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#include <fcntl.h>
+#include <io.h>
+#include <share.h>
+#include <windows.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "file.h"
+#include "status.h"
+
+namespace mlxcel {
+
+File::File(std::string path) : Object(kKind), path_(std::move(path)) {
+  int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path_.data(), int(path_.size()), nullptr, 0);
+  require(units > 0, "path ", path_, " is not UTF-8");
+  std::wstring wide(size_t(units), L'\0');
+  MultiByteToWideChar(CP_UTF8, 0, path_.data(), int(path_.size()), wide.data(), units);
+  std::filesystem::path native(wide);
+  require(native.is_absolute(), "path ", path_, " is not absolute");
+  // Paths of more than 260 characters open only with this prefix.
+  if (wide.size() >= 260 && wide.rfind(L"\\\\", 0) != 0) wide = L"\\\\?\\" + native.make_preferred().wstring();
+  errno_t error = _wsopen_s(&descriptor_, wide.c_str(), _O_RDONLY | _O_BINARY, _SH_DENYNO, 0);
+  if (error != 0) fail(MLXSHIM_ERR_IO, "cannot open ", path_, ": error ", error);
+  size_ = _filelengthi64(descriptor_);
+  if (size_ < 0) {
+    _close(descriptor_);
+    fail(MLXSHIM_ERR_IO, "cannot read ", path_, ": it is not a regular file");
+  }
+}
+
+File::~File() { _close(descriptor_); }
+
+void File::read(void* to, size_t n, int64_t offset) const {
+  HANDLE handle = reinterpret_cast<HANDLE>(_get_osfhandle(descriptor_));
+  char* at = static_cast<char*>(to);
+  while (n > 0) {
+    OVERLAPPED where = {};
+    where.Offset = DWORD(offset);
+    where.OffsetHigh = DWORD(offset >> 32);
+    DWORD got = 0;
+    if (!ReadFile(handle, at, DWORD(std::min(n, size_t(1) << 30)), &got, &where) && GetLastError() != ERROR_HANDLE_EOF)
+      fail(MLXSHIM_ERR_IO, "cannot read ", path_, " at ", offset, ": error ", GetLastError());
+    if (got == 0) fail(MLXSHIM_ERR_IO, path_, " ends at ", offset, ", ", n, " bytes too early");
+    at += got;
+    offset += got;
+    n -= got;
+  }
+}
+
+}  // namespace mlxcel

@@ -1,0 +1,128 @@
+// Embedding, linear layers, normalization, rotation and what is computed element by element.
+#include "step.h"
+
+#include "status.h"
+
+namespace mlxcel {
+
+namespace {
+
+const char* mode_name(int64_t mode) {
+  switch (mode) {
+    case MLXSHIM_QUANT_MXFP4: return "mxfp4";
+    case MLXSHIM_QUANT_MXFP8: return "mxfp8";
+    case MLXSHIM_QUANT_NVFP4: return "nvfp4";
+    default: return "affine";
+  }
+}
+
+}  // namespace
+
+Quantization::Quantization(const Op& op)
+    : dense(op.integer(0) == MLXSHIM_QUANT_NONE),
+      mode(mode_name(op.integer(0))),
+      bits(int(op.integer(1))),
+      group(int(op.integer(2))) {}
+
+void run_embed(Step& step, const Op& op, const Prepared&) {
+  Quantization q(op);
+  auto ids = step.in(op, 0);
+  auto rows = mx::take(step.in(op, 1), ids, 0, step.stream);
+  if (q.dense) return step.set(op, rows);
+  auto scales = mx::take(step.in(op, 2), ids, 0, step.stream);
+  std::optional<mx::array> biases;
+  if (op.has(3)) biases = mx::take(step.in(op, 3), ids, 0, step.stream);
+  mx::Dtype dtype = to_mlx(step.type_out(op).dtype);
+  step.set(op, mx::dequantize(rows, scales, biases, q.group, q.bits, q.mode, std::nullopt, dtype, step.stream));
+}
+
+Prepared prepare_linear(const Program& program, const Op& op, const std::vector<mx::array>& weights, mx::Stream stream) {
+  Prepared prepared;
+  if (Quantization(op).dense)
+    prepared.arrays.push_back(mx::transpose(weights[size_t(op.inputs[1] - program.input_count)], stream));
+  mx::eval(prepared.arrays);
+  return prepared;
+}
+
+void run_linear(Step& step, const Op& op, const Prepared& prepared) {
+  Quantization q(op);
+  auto x = step.in(op, 0);
+  if (!q.dense) {
+    auto y = mx::quantized_matmul(x, step.in(op, 1), step.in(op, 2), step.maybe(op, 3), true, q.group, q.bits, q.mode,
+                                  step.stream);
+    return step.set(op, op.has(4) ? mx::add(y, step.in(op, 4), step.stream) : y);
+  }
+  const auto& w = prepared.arrays[0];
+  step.set(op, op.has(4) ? mx::addmm(step.in(op, 4), x, w, 1.f, 1.f, step.stream) : mx::matmul(x, w, step.stream));
+}
+
+void run_rms_norm(Step& step, const Op& op, const Prepared&) {
+  step.set(op, mx::fast::rms_norm(step.in(op, 0), step.maybe(op, 1), float(op.real(0)), step.stream));
+}
+
+void run_rope(Step& step, const Op& op, const Prepared&) {
+  auto x = step.in(op, 0);
+  const int tokens = x.shape(0), heads = x.shape(1), width = x.shape(2), dims = int(op.integer(0));
+  if (float mscale = float(op.real(4)); mscale != 1) {
+    auto turned = dims == width ? x : mx::slice(x, {0, 0, 0}, {tokens, heads, dims}, step.stream);
+    turned = mx::multiply(turned, mx::array(mscale, x.dtype()), step.stream);
+    x = dims == width ? turned
+                      : mx::concatenate({turned, mx::slice(x, {0, 0, dims}, {tokens, heads, width}, step.stream)}, 2,
+                                        step.stream);
+  }
+  // Each token is a sequence of its own to MLX, so that each may have any position.
+  auto periods = step.maybe(op, 2);
+  auto base = periods ? std::nullopt : std::optional(float(op.real(2)));
+  auto y = mx::fast::rope(mx::reshape(x, {tokens, heads, 1, width}, step.stream), dims, op.integer(1) != 0, base,
+                          float(op.real(3)), step.in(op, 1), periods, step.stream);
+  step.set(op, mx::reshape(y, {tokens, heads, width}, step.stream));
+}
+
+void run_add(Step& step, const Op& op, const Prepared&) {
+  step.set(op, mx::add(step.in(op, 0), step.in(op, 1), step.stream));
+}
+
+void run_multiply(Step& step, const Op& op, const Prepared&) {
+  step.set(op, mx::multiply(step.in(op, 0), step.in(op, 1), step.stream));
+}
+
+void run_silu(Step& step, const Op& op, const Prepared&) {
+  auto x = step.in(op, 0);
+  step.set(op, mx::multiply(x, mx::sigmoid(x, step.stream), step.stream));
+}
+
+void run_swiglu(Step& step, const Op& op, const Prepared&) {
+  auto gate = step.in(op, 0);
+  auto silu = mx::multiply(gate, mx::sigmoid(gate, step.stream), step.stream);
+  step.set(op, mx::multiply(silu, step.in(op, 1), step.stream));
+}
+
+void run_slice(Step& step, const Op& op, const Prepared&) {
+  auto x = step.in(op, 0);
+  mx::Shape from(x.shape().size(), 0), to = x.shape();
+  from.back() = int32_t(op.integer(0));
+  to.back() = int32_t(op.integer(0) + op.integer(1));
+  step.set(op, mx::slice(x, from, to, step.stream));
+}
+
+void run_reshape(Step& step, const Op& op, const Prepared&) {
+  step.set(op, mx::reshape(step.in(op, 0), step.shape_out(op), step.stream));
+}
+
+void run_gather_rows(Step& step, const Op& op, const Prepared&) {
+  auto x = step.in(op, 0);
+  const int64_t n = step.type_out(op).live(step.run.counts).dims[0];
+  // Rows that follow each other are a view, and all rows are x itself.
+  if (step.program.is_input(op.inputs[1])) {
+    const int32_t* rows = step.run.ints(op.inputs[1]);
+    bool run = true;
+    for (int64_t i = 1; i < n; i++) run = run && rows[i] == rows[0] + i;
+    if (run && n == x.shape(0)) return step.set(op, x);
+    if (run) return step.set(op, mx::slice(x, {rows[0], 0}, {int32_t(rows[0] + n), x.shape(1)}, step.stream));
+  }
+  step.set(op, mx::take(x, step.in(op, 1), 0, step.stream));
+}
+
+void run_cast(Step& step, const Op& op, const Prepared&) { step.set(op, step.in(op, 0)); }
+
+}  // namespace mlxcel

@@ -1,0 +1,84 @@
+// Ops that read and change the state.
+#include <algorithm>
+
+#include "kv_write.h"
+#include "step.h"
+
+namespace mlxcel {
+
+void run_kv_write(Step& step, const Op& op, const Prepared&) {
+  const int64_t layer = op.integer(0);
+  auto k = step.in(op, 0), v = step.in(op, 1);
+  std::vector<Cache*> caches;
+  std::vector<KvSpan> spans;
+  for (int64_t s = 0; s < step.run.counts.sequences; s++) {
+    const int64_t first = step.offsets()[s], rows = step.offsets()[s + 1] - first, end = step.contexts()[s];
+    Cache& cache = step.cache(step.slots()[s], layer);
+    if (cache.capacity < end) cache = step.grown(cache, layer, end - rows, end);
+    caches.push_back(&cache);
+    spans.push_back({first, rows, end - rows});
+  }
+  kv_write(std::move(caches), std::move(spans), k, v, step.stream);
+}
+
+namespace {
+
+// The attention of one sequence: q [rows, heads, Dk] -> [rows, heads, Dv].
+mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t context, int64_t window, float scale) {
+  const int32_t rows = q.shape(0), heads = q.shape(1);
+  auto s = step.stream;
+  // What the first query sees is the most that must be read.
+  const int64_t seen = window > 0 ? std::min(context, window + rows - 1) : context;
+  auto tail = [&](const mx::array& a) {
+    return mx::slice(a, {0, 0, int32_t(context - seen), 0}, {1, a.shape(1), int32_t(context), a.shape(3)}, s);
+  };
+  auto k = tail(*cache.keys), v = tail(*cache.values);
+  if (rows == 1) {
+    auto y = mx::fast::scaled_dot_product_attention(mx::reshape(q, {1, heads, 1, q.shape(2)}, s), k, v, scale, "", {},
+                                                    {}, false, s);
+    return mx::reshape(y, {1, heads, v.shape(3)}, s);
+  }
+  const bool masked = window > 0 && seen > window;
+  auto turned = mx::transpose(mx::expand_dims(q, 0, s), {0, 2, 1, 3}, s);
+  auto y = mx::fast::scaled_dot_product_attention(
+      turned, k, v, scale, masked ? "array" : "causal",
+      masked ? std::optional(step.window_mask(rows, seen, window)) : std::nullopt, {}, false, s);
+  return mx::squeeze(mx::transpose(y, {0, 2, 1, 3}, s), 0, s);
+}
+
+}  // namespace
+
+void run_attend(Step& step, const Op& op, const Prepared&) {
+  const int64_t layer = op.integer(0), sequences = step.run.counts.sequences;
+  auto q = step.in(op, 0);
+  std::vector<mx::array> parts;
+  for (int64_t s = 0; s < sequences; s++) {
+    auto own = sequences == 1 ? q
+                              : mx::slice(q, {step.offsets()[s], 0, 0}, {step.offsets()[s + 1], q.shape(1), q.shape(2)},
+                                          step.stream);
+    parts.push_back(attend(step, own, step.cache(step.slots()[s], layer), step.contexts()[s], step.window(layer),
+                           float(op.real(1))));
+  }
+  step.set(op, sequences == 1 ? parts[0] : mx::concatenate(parts, 0, step.stream));
+}
+
+void run_load_tokens(Step& step, const Op& op, const Prepared&) {
+  const Type type = step.type_in(op, 0).live(step.run.counts);
+  const int32_t* tokens = step.run.ints(op.inputs[0]);
+  const int64_t n = type.elements(), last = std::count(tokens, tokens + n, MLXSHIM_TOKEN_LAST);
+  auto given = step.in(op, 0);
+  if (last == 0) return step.set(op, given);
+  auto stored = mx::take(step.last_tokens(), step.in(op, 1), 0, step.stream);
+  if (last == n && type.ndim == 1) return step.set(op, stored);
+  if (type.ndim == 2) stored = mx::expand_dims(stored, 1, step.stream);
+  auto is_last = mx::equal(given, mx::array(int32_t(MLXSHIM_TOKEN_LAST)), step.stream);
+  step.set(op, mx::where(is_last, stored, given, step.stream));
+}
+
+void run_store_tokens(Step& step, const Op& op, const Prepared&) {
+  auto tokens = step.in(op, 0);
+  if (tokens.dtype() != mx::int32) tokens = mx::view(tokens, mx::int32, step.stream);
+  step.last_tokens() = mx::put_along_axis(step.last_tokens(), step.in(op, 1), tokens, 0, step.stream);
+}
+
+}  // namespace mlxcel

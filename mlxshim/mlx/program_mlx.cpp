@@ -1,0 +1,87 @@
+#include "program_mlx.h"
+
+#include <cstring>
+
+#include "call.h"
+#include "status.h"
+
+namespace mlxcel {
+
+namespace {
+
+// Runs something for an op, and says of which op a failure is.
+template <class Body>
+void blame(int64_t number, Body&& body) {
+  try {
+    body();
+  } catch (const Status& e) {
+    throw Status(e.code, e.what(), number);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw Status(classify(e.what()), e.what(), number);
+  }
+}
+
+}  // namespace
+
+MlxProgram::MlxProgram(const MlxContext& context, Program given, const MlxWeights& weights,
+                       std::shared_ptr<MlxState> kept)
+    : LoadedProgram(std::move(given), std::move(kept)), gpu_(context.on_gpu()), stream_(context.stream) {
+  for (int64_t index : program.weights) weights_.push_back(weights.at(size_t(index)));
+  for (size_t i = 0; i < program.ops.size(); i++)
+    blame(int64_t(i), [&] {
+      const Op& op = program.ops[i];
+      OpRunner runner = runner_of(op.facts->code);
+      ready_.push_back({runner.run, runner.prepare ? runner.prepare(program, op, weights_, stream_) : Prepared{}});
+    });
+}
+
+bool MlxProgram::is_idle(const Op& op, const RunArguments& run) const {
+  if (run.counts.rows > 0) return false;
+  int32_t v = op.facts->outputs > 0 ? op.first_output : op.inputs[0];
+  return program.types[size_t(v)].axis == MLXSHIM_AXIS_ROWS;
+}
+
+void MlxProgram::build(Step& step) const {
+  for (size_t i = 0; i < program.ops.size(); i++)
+    blame(int64_t(i), [&] {
+      const Op& op = program.ops[i];
+      if (!is_idle(op, step.run))
+        ready_[i].run(step, op, ready_[i].prepared);
+      else
+        for (size_t k = 0; k < size_t(op.facts->outputs); k++)
+          step.set(op, mx::zeros(step.shape_out(op, k), to_mlx(step.type_out(op, k).dtype), stream_), k);
+    });
+}
+
+std::vector<std::shared_ptr<Value>> MlxProgram::run(const RunArguments& run) {
+  // Kernels of one GPU graph are ordered by what they read of each other's results only; rows that a queued step may
+  // still read must not be written before it is done.
+  if (gpu_ && run.overwrites) mx::synchronize(stream_);
+  Step step(program, weights_, static_cast<MlxState*>(state.get()), run, stream_);
+  build(step);
+  std::vector<std::shared_ptr<Value>> values;
+  std::vector<mx::array> roots = step.touched();
+  for (int32_t v : program.outputs) {
+    mx::array made = step.value(v);
+    roots.push_back(made);
+    values.push_back(std::make_shared<MlxValue>(std::move(made), stream_));
+  }
+  step.drop_values();
+  mx::async_eval(std::move(roots));
+  step.commit();
+  return values;
+}
+
+void MlxValue::read(void* to) {
+  if (bytes == 0) return;
+  array_.eval();
+  if (!array_.flags().row_contiguous) {
+    array_ = mx::contiguous(array_, false, stream_);
+    array_.eval();
+  }
+  std::memcpy(to, array_.data<char>(), size_t(bytes));
+}
+
+}  // namespace mlxcel

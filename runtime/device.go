@@ -1,0 +1,37 @@
+package runtime
+
+import (
+	stdruntime "runtime"
+
+	"mlxcel/bindings"
+	"mlxcel/loader"
+	"mlxcel/runtime/engine"
+)
+
+// Types of other packages that results of this one have.
+type (
+	Facts       = engine.Facts         // what [Model.Facts] tells
+	Memory      = bindings.Memory      // what [Model.Memory] tells
+	LibraryInfo = bindings.Info        // what a library says about itself
+	DeviceFacts = bindings.DeviceFacts // what [Runtime.Device] tells
+	OpenError   = loader.OpenError     // why [Open] failed: what was tried, and a remedy
+	Attempt     = loader.Attempt       // a path that Open looked at
+)
+
+// Attempts returns the paths that Open looked at, and what came of each.
+func (r *Runtime) Attempts() []Attempt { return r.loaded.Attempts }
+
+// Device opens the device for a moment and returns what it is.
+func (r *Runtime) Device() (facts DeviceFacts, err error) {
+	stdruntime.LockOSThread() // to which a context belongs
+	defer stdruntime.UnlockOSThread()
+	c, err := r.loaded.Library.NewContext(bindings.ContextParams{Device: bindings.DeviceCPU, Threads: r.options.Threads})
+	if err != nil {
+		return DeviceFacts{}, err
+	}
+	if facts, err = c.DeviceFacts(); err != nil {
+		_ = c.Destroy() // the first error says more
+		return DeviceFacts{}, err
+	}
+	return facts, c.Destroy()
+}

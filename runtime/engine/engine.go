@@ -1,0 +1,188 @@
+// Package engine runs a model: one goroutine, locked to its thread, owns the library's context and serves all requests
+// of the model together.
+//
+// It works in steps. A step holds one token of every sequence that is generating and a chunk of the prompts that are
+// still being read; sequences join and leave between steps. Steps are double-buffered: step n+1 is enqueued with the
+// token of step n still on the device, then the token of step n is read. So a sequence that stops has one token
+// computed past its end, which is dropped.
+//
+// A finished sequence leaves its state in its slot. A request that begins with the same tokens takes the slot over and
+// computes only what is new.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"mlxcel/bindings"
+	"mlxcel/runtime/models"
+	"mlxcel/runtime/sample"
+	"mlxcel/runtime/weights"
+)
+
+// Options size an engine. Zero values are replaced by defaults.
+type Options struct {
+	Context   bindings.ContextParams
+	MaxTokens int // the longest sequence, prompt and answer; default: what the model was trained for, at most 1<<20
+	Slots     int // sequences that can be kept at once, default 4
+	Chunk     int // prompt tokens of one step, default 512 on a GPU, 32 on the CPU: a step cannot be interrupted
+
+	// Progress, if not nil, is told how many bytes of the weights are loaded.
+	Progress func(done, total int64)
+}
+
+// Errors that callers may want to tell apart.
+var (
+	ErrClosed        = errors.New("the model is closed")
+	ErrPromptTooLong = errors.New("the prompt is too long")
+	ErrEmptyPrompt   = errors.New("the prompt is empty")
+)
+
+// Reason says why a request ended.
+type Reason string
+
+// The reasons.
+const (
+	Stop      Reason = "stop"      // Accept said so
+	Length    Reason = "length"    // MaxTokens, or the end of the context
+	Cancelled Reason = "cancelled" // the request's context ended, or the engine was closed
+	Failed    Reason = "error"
+)
+
+// Request is a sequence to continue.
+type Request struct {
+	Prompt    []int32 // at least one token
+	MaxTokens int     // of the answer; 0: up to the end of the context
+	Settings  sample.Settings
+
+	// Accept is called with each token in order and says whether it is the last one. Done is called once, after the
+	// last Accept. Both run on the engine's goroutine: they must not wait for anything.
+	Accept func(token int32) (stop bool)
+	Done   func(Result)
+}
+
+// Result is what became of a request.
+type Result struct {
+	Reason    Reason
+	Err       error // with Cancelled and Failed
+	Cached    int   // prompt tokens that were taken from the cache
+	Generated int   // tokens handed to Accept
+
+	Started    time.Time // when the first step of the request began
+	FirstToken time.Time // zero if there was none
+	Ended      time.Time
+}
+
+// Facts describe a started engine.
+type Facts struct {
+	Device      bindings.DeviceFacts
+	MaxTokens   int
+	WeightBytes int64 // resident
+	LoadTime    time.Duration
+}
+
+// Engine serves one model.
+type Engine struct {
+	facts    Facts
+	vocab    int
+	commands chan func(*loop)
+	closing  chan struct{}
+	closed   chan struct{}
+	once     sync.Once
+}
+
+// Start opens a context on a thread of its own and loads the weights.
+func Start(library *bindings.Library, model *models.Model, checkpoint *weights.Checkpoint, options Options) (*Engine, error) {
+	e := &Engine{
+		vocab:    model.Config.Vocabulary,
+		commands: make(chan func(*loop)),
+		closing:  make(chan struct{}),
+		closed:   make(chan struct{}),
+	}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and what the library kept for it
+		defer close(e.closed)
+		l, err := newLoop(library, model, checkpoint, options)
+		if err != nil {
+			started <- err
+			return
+		}
+		e.facts = l.facts
+		started <- nil
+		l.run(e.commands, e.closing)
+		l.destroy()
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Facts returns what is known since the start.
+func (e *Engine) Facts() Facts { return e.facts }
+
+// Submit queues a request; Done will be called unless an error is returned. The request ends early when ctx ends.
+func (e *Engine) Submit(ctx context.Context, r Request) error {
+	if len(r.Prompt) == 0 {
+		return ErrEmptyPrompt
+	}
+	if len(r.Prompt) >= e.facts.MaxTokens {
+		return fmt.Errorf("%w: %d tokens, and the context of %d must hold the answer too", ErrPromptTooLong, len(r.Prompt), e.facts.MaxTokens)
+	}
+	for _, id := range r.Prompt {
+		if id < 0 || int(id) >= e.vocab {
+			return fmt.Errorf("token %d of the prompt is outside the vocabulary of %d", id, e.vocab)
+		}
+	}
+	if err := r.Settings.Check(e.vocab); err != nil {
+		return err
+	}
+	return e.do(func(l *loop) { l.admit(ctx, r) })
+}
+
+// Memory asks the library for the memory in use.
+func (e *Engine) Memory() (bindings.Memory, error) {
+	type answer struct {
+		memory bindings.Memory
+		err    error
+	}
+	ch := make(chan answer, 1)
+	if err := e.do(func(l *loop) {
+		m, err := l.context.Memory()
+		ch <- answer{m, err}
+	}); err != nil {
+		return bindings.Memory{}, err
+	}
+	select {
+	case a := <-ch:
+		return a.memory, a.err
+	case <-e.closed:
+		return bindings.Memory{}, ErrClosed
+	}
+}
+
+// do hands f to the engine's goroutine.
+func (e *Engine) do(f func(*loop)) error {
+	select {
+	case <-e.closing:
+		return ErrClosed
+	default:
+	}
+	select {
+	case e.commands <- f:
+		return nil
+	case <-e.closing:
+		return ErrClosed
+	}
+}
+
+// Close cancels what is running, frees the model and waits until that is done. It may be called again.
+func (e *Engine) Close() {
+	e.once.Do(func() { close(e.closing) })
+	<-e.closed
+}

@@ -1,0 +1,239 @@
+package engine
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mlxcel/bindings"
+	"mlxcel/loader"
+	"mlxcel/runtime/models"
+	"mlxcel/runtime/program"
+	"mlxcel/runtime/weights"
+	"mlxcel/tests/testenv"
+)
+
+// golden is what mlx-lm computed for a model (tests/goldens/README.md).
+type golden struct {
+	DType string       `json:"dtype"` // that mlx-lm computed in
+	Cases []goldenCase `json:"cases"`
+	F32   *struct {
+		Cases []goldenCase `json:"cases"`
+	} `json:"f32"` // the same in f32; absent where DType is f32
+}
+
+type goldenCase struct {
+	Name      string    `json:"name"`
+	PromptIDs []int32   `json:"prompt_ids"`
+	IDs       []int32   `json:"ids"` // greedy
+	Margins   []float64 `json:"margins"`
+	First     sparse    `json:"first"` // the logits that ids[0] was chosen from
+	Last      sparse    `json:"last"`
+}
+
+// sparse is some of the logits of a row.
+type sparse struct {
+	IDs    []int     `json:"ids"`
+	Logits []float64 `json:"logits"`
+}
+
+func readGolden(t testing.TB, path string) golden {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var g golden
+	require.NoError(t, json.Unmarshal(text, &g))
+	return g
+}
+
+// f32 is the run that the CPU path must equal.
+func (g golden) f32() []goldenCase {
+	if g.F32 != nil {
+		return g.F32.Cases
+	}
+	return g.Cases
+}
+
+// tinyModels are the folders of the tiny golden models.
+func tinyModels(t testing.TB) []string {
+	paths, err := filepath.Glob(filepath.Join(testenv.Root(), "tests", "goldens", "tiny", "*", "golden.json"))
+	require.NoError(t, err)
+	require.Greater(t, len(paths), 30)
+	for i, p := range paths {
+		paths[i] = filepath.Dir(p)
+	}
+	return paths
+}
+
+type tensors map[string]weights.Tensor
+
+func (t tensors) Lookup(name string) (bindings.DType, []int, bool) {
+	tensor, ok := t[name]
+	return tensor.DType, tensor.Shape, ok
+}
+
+func openModel(t testing.TB, path string) (*bindings.Library, *models.Model, *weights.Checkpoint) {
+	loaded, err := loader.Open(loader.Options{Bundle: testenv.Bundle(t)})
+	require.NoError(t, err)
+	c, err := weights.Open(path)
+	require.NoError(t, err)
+	m, err := models.Open(c.Config, tensors(c.Tensors))
+	require.NoError(t, err)
+	return loaded.Library, m, c
+}
+
+func start(t testing.TB, path string, o Options) *Engine {
+	o.Context.Device = bindings.DeviceCPU
+	library, m, c := openModel(t, path)
+	e, err := Start(library, m, c, o)
+	require.NoError(t, err)
+	t.Cleanup(e.Close)
+	return e
+}
+
+// forced runs tokens as one prompt and returns the logits after each of the last n of them.
+func forced(t testing.TB, path string, tokens []int32, n int) [][]float32 {
+	library, m, c := openModel(t, path)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	l, err := newLoop(library, m, c, Options{Context: bindings.ContextParams{Device: bindings.DeviceCPU}})
+	require.NoError(t, err)
+	defer l.destroy()
+
+	limits := program.Limits{Tokens: len(tokens), Rows: n, Sequences: 1}
+	p, err := m.Record(bindings.F32, limits, func(b *program.Builder, _ program.Step, logits *program.Value) { b.Output("logits", logits) })
+	require.NoError(t, err)
+	words := p.Encode(func(w *program.Weight) int64 { return l.weights.index[w.Key()] })
+	handle, err := l.context.LoadProgram(l.weights.resident, l.state, words)
+	require.NoError(t, err)
+
+	var b batch
+	b.reset()
+	b.add(&sequence{tokens: tokens}, len(tokens), false)
+	for i := len(tokens) - n; i < len(tokens); i++ {
+		b.rows, b.rowSlots = append(b.rows, int32(i)), append(b.rowSlots, 0)
+	}
+	run := bindings.NewRun(len(p.Inputs), len(p.Outputs))
+	b.set(run)
+	require.NoError(t, handle.Run(run))
+	flat := make([]float32, n*m.Config.Vocabulary)
+	require.NoError(t, bindings.ReadInto(run.Output(0), flat))
+	return slices.Collect(slices.Chunk(flat, m.Config.Vocabulary))
+}
+
+// The tolerance of f32 logits: mlx-lm and we issue the same products with the same f32 kernels, but joined projections
+// and chunks change the order of sums, which costs some units in the last place per layer: 1e-4 of the largest logit is
+// a thousand of them. The goldens' smallest margin between the two best logits is 40 times that.
+const f32Tolerance = 1e-4
+
+func requireClose(t *testing.T, want sparse, got []float32) {
+	t.Helper()
+	largest := 1.0
+	for _, v := range want.Logits {
+		largest = max(largest, math.Abs(v))
+	}
+	for i, id := range want.IDs {
+		require.InDelta(t, want.Logits[i], got[id], f32Tolerance*largest, "logit %d", id)
+	}
+}
+
+// generate runs requests and returns their answers.
+func generate(t testing.TB, e *Engine, requests ...Request) [][]int32 {
+	answers := make([][]int32, len(requests))
+	results := make(chan Result, len(requests))
+	for i, r := range requests {
+		r.Accept = func(id int32) bool { answers[i] = append(answers[i], id); return false }
+		r.Done = func(r Result) { results <- r }
+		require.NoError(t, e.Submit(t.Context(), r))
+	}
+	for range requests {
+		r := <-results
+		require.NoError(t, r.Err)
+		require.Equal(t, Length, r.Reason)
+	}
+	return answers
+}
+
+// On every tiny model, in f32, all greedy tokens are mlx-lm's and so are the logits: with one request at a time, and
+// with all at once, their prompts cut into small chunks.
+func TestTinyModelsEqualMLXLM(t *testing.T) {
+	for _, path := range tinyModels(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			g := readGolden(t, filepath.Join(path, "golden.json"))
+			e := start(t, path, Options{Slots: 4, Chunk: 7})
+			var all []Request
+			var want [][]int32
+			for _, c := range g.f32() {
+				r := Request{Prompt: c.PromptIDs, MaxTokens: len(c.IDs)}
+				require.Equal(t, [][]int32{c.IDs}, generate(t, e, r), c.Name)
+				all, want = append(all, r), append(want, c.IDs)
+
+				n := len(c.IDs)
+				rows := forced(t, path, slices.Concat(c.PromptIDs, c.IDs[:n-1]), n)
+				requireClose(t, c.First, rows[0])
+				requireClose(t, c.Last, rows[n-1])
+			}
+			require.Equal(t, want, generate(t, e, all...), "all at once")
+		})
+	}
+}
+
+// Where mlx-lm computed in bf16 or f16, its tokens are ours wherever its own rounding cannot have decided: where the
+// margin between its two best logits is more than twice the largest difference between its logits in that type and
+// its logits in f32. Between the goldens' own two runs, ours must agree with both.
+func TestTinyModelsInNativeType(t *testing.T) {
+	for _, path := range tinyModels(t) {
+		g := readGolden(t, filepath.Join(path, "golden.json"))
+		if g.F32 == nil || len(g.Cases) == 0 {
+			continue // mlx-lm computed it in f32 only
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			decided := 0
+			for i, native := range g.Cases {
+				rounding := 0.0
+				exact := g.F32.Cases[i]
+				for j, v := range native.First.Logits {
+					rounding = max(rounding, math.Abs(v-exact.First.Logits[j]))
+				}
+				n := len(native.IDs)
+				rows := forced(t, path, slices.Concat(native.PromptIDs, native.IDs[:n-1]), n)
+				for j, v := range native.First.Logits {
+					require.InDelta(t, v, rows[0][native.First.IDs[j]], rounding+0.001, "logit %d", j)
+				}
+				for j, row := range rows {
+					if native.Margins[j] > 2*rounding {
+						decided++
+						best := int32(slices.Index(row, slices.Max(row)))
+						require.Equal(t, native.IDs[j], best, "%s, step %d", native.Name, j)
+					}
+				}
+			}
+			require.Positive(t, decided)
+		})
+	}
+}
+
+// The real model, with the prompts of tests/goldens/smollm2.py.
+func TestSmolLM2EqualsMLXLM(t *testing.T) {
+	path := testenv.Model(t)
+	g := readGolden(t, filepath.Join(testenv.Root(), "tests", "goldens", "smollm2.json"))
+	require.GreaterOrEqual(t, len(g.Cases), 12)
+	e := start(t, path, Options{})
+	for _, c := range g.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			if testing.Short() && len(c.PromptIDs) > 100 {
+				t.Skip("the prompt is long, and the tests are run with -short")
+			}
+			require.Equal(t, [][]int32{c.IDs}, generate(t, e, Request{Prompt: c.PromptIDs, MaxTokens: len(c.IDs)}))
+		})
+	}
+	c := g.Cases[1]
+	rows := forced(t, path, slices.Concat(c.PromptIDs, c.IDs[:len(c.IDs)-1]), len(c.IDs))
+	requireClose(t, c.First, rows[0])
+	requireClose(t, c.Last, rows[len(rows)-1])
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"mlxcel/bindings"
+	"mlxcel/runtime/program"
+	"mlxcel/runtime/sample"
+	"mlxcel/runtime/weights"
+)
+
+// weightSet is the resident weights of a model, found by the key that programs know them by.
+type weightSet struct {
+	resident bindings.Weights
+	index    map[string]int64
+	bytes    int64
+}
+
+// loadWeights makes resident what the program uses; other programs of the model use the same or less.
+func loadWeights(ctx *bindings.Context, p *program.Program, checkpoint *weights.Checkpoint, progress func(done, total int64)) (*weightSet, error) {
+	set := &weightSet{index: map[string]int64{}}
+	var err error
+	if set.resident, err = ctx.NewWeights(); err != nil {
+		return nil, err
+	}
+	files := map[string]bindings.File{}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // only read
+		}
+	}()
+	var done, total int64
+	for _, v := range p.Weights {
+		total += sourceBytes(v.Weight, checkpoint)
+	}
+	for _, v := range p.Weights {
+		w := bindings.Weight{Name: v.Weight.Key(), DType: v.Weight.Stored, Resident: v.Weight.Resident, Dims: v.Type.Shape}
+		if v.Weight.Constant != nil {
+			w.DType = bindings.F32
+			w.Parts = []bindings.Part{{Data: float32Bytes(v.Weight.Constant)}}
+		}
+		for _, name := range v.Weight.Tensors {
+			parts, err := openParts(ctx, files, checkpoint.Tensors[name])
+			if err != nil {
+				return nil, err
+			}
+			w.Parts = append(w.Parts, parts...)
+		}
+		i, err := set.resident.Add(w)
+		if err != nil {
+			return nil, fmt.Errorf("loading %v: %w", v.Weight.Tensors, err)
+		}
+		set.index[w.Name] = int64(i)
+		set.bytes += int64(v.Type.Elements() * v.Weight.Resident.Size())
+		done += sourceBytes(v.Weight, checkpoint)
+		if progress != nil {
+			progress(done, total)
+		}
+	}
+	return set, nil
+}
+
+func sourceBytes(w *program.Weight, checkpoint *weights.Checkpoint) int64 {
+	n := int64(4 * len(w.Constant))
+	for _, name := range w.Tensors {
+		n += checkpoint.Tensors[name].Size()
+	}
+	return n
+}
+
+// openParts turns the parts of a tensor into the library's; files are opened once.
+func openParts(ctx *bindings.Context, files map[string]bindings.File, t weights.Tensor) ([]bindings.Part, error) {
+	var parts []bindings.Part
+	for _, p := range t.Parts {
+		if p.Load != nil {
+			data, err := p.Load()
+			if err != nil {
+				return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+			}
+			parts = append(parts, bindings.Part{Data: data})
+			continue
+		}
+		f, ok := files[p.Path]
+		if !ok {
+			var err error
+			if f, err = ctx.OpenFile(p.Path); err != nil {
+				return nil, err
+			}
+			files[p.Path] = f
+		}
+		parts = append(parts, bindings.Part{File: f, Offset: p.Offset, Bytes: p.Size})
+	}
+	return parts, nil
+}
+
+// float32Bytes views f as its little-endian bytes; every machine that mlxcel runs on is little-endian.
+func float32Bytes(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
+}
+
+// stateParams is the state that the layers of a program need.
+func stateParams(p *program.Program, dtype bindings.DType, slots, maxTokens int) bindings.StateParams {
+	s := bindings.StateParams{DType: dtype, MaxSequences: slots, MaxTokens: maxTokens}
+	for _, l := range p.Layers {
+		s.Layers = append(s.Layers, bindings.Layer(l))
+	}
+	return s
+}
+
+// contextTokens is how long sequences may become: what was asked for, bounded by what the model was trained for.
+func contextTokens(asked, trained int) (int, error) {
+	const unknown = 1 << 20
+	if trained == 0 {
+		trained = unknown
+	}
+	switch {
+	case asked == 0:
+		return min(trained, unknown), nil
+	case asked < 2 || asked > math.MaxInt32:
+		return 0, fmt.Errorf("a context of %d tokens is not possible, want 2 or more", asked)
+	case asked > trained:
+		return 0, fmt.Errorf("a context of %d tokens is more than the %d that the model was trained for", asked, trained)
+	}
+	return asked, nil
+}
+
+// ladder is the smallest power of two that is at least n: programs are recorded for few counts only.
+func ladder(n int) int {
+	size := 1
+	for size < n {
+		size *= 2
+	}
+	return size
+}
+
+// variant is what the programs of a model differ in.
+type variant struct {
+	limits program.Limits
+	tail   sample.Features
+}
+
+// loaded is a program in the library, with the arguments of its runs.
+type loaded struct {
+	recorded *program.Program
+	program  bindings.Program
+	run      *bindings.Run
+}
+
+// program returns the program for the counts of a step, recording it when it is the first of its kind.
+func (l *loop) program(tokens, rows, sequences int, tail sample.Features) (*loaded, error) {
+	v := variant{program.Limits{Tokens: ladder(tokens), Sequences: ladder(sequences)}, tail}
+	if rows > 0 {
+		v.limits.Rows = ladder(rows)
+	}
+	if p, ok := l.programs[v]; ok {
+		return p, nil
+	}
+	p, err := l.model.Record(l.activation, v.limits, tail.Tail())
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range p.Weights {
+		if _, ok := l.weights.index[v.Weight.Key()]; !ok {
+			return nil, fmt.Errorf("the program uses the weight %v, which was not loaded", v.Weight.Tensors)
+		}
+	}
+	words := p.Encode(func(w *program.Weight) int64 { return l.weights.index[w.Key()] })
+	handle, err := l.context.LoadProgram(l.weights.resident, l.state, words)
+	if err != nil {
+		return nil, describe(err, p)
+	}
+	lp := &loaded{p, handle, bindings.NewRun(len(p.Inputs), len(p.Outputs))}
+	l.programs[v] = lp
+	return lp, nil
+}
+
+// describe adds the layer and the op that a library's error is about.
+func describe(err error, p *program.Program) error {
+	if e, ok := err.(*bindings.Error); ok && e.Op >= 0 && e.Op < len(p.Ops) {
+		return fmt.Errorf("%s: %w", p.Ops[e.Op].Describe(), err)
+	}
+	return err
+}
+
+// common is how many tokens two sequences begin with alike.
+func common(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}

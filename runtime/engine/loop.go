@@ -1,0 +1,340 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"mlxcel/bindings"
+	"mlxcel/runtime/models"
+	"mlxcel/runtime/program"
+	"mlxcel/runtime/sample"
+	"mlxcel/runtime/weights"
+)
+
+// loop is the state of the engine's goroutine.
+type loop struct {
+	facts      Facts
+	model      *models.Model
+	activation bindings.DType
+	chunk      int
+
+	context  *bindings.Context
+	weights  *weightSet
+	state    bindings.State
+	programs map[variant]*loaded
+
+	waiting []*sequence // in order of arrival
+	running []*sequence // have a slot, in order of admission
+	slots   []slot
+	pending *step // enqueued and not read yet
+	step    batch // the inputs of the step being made
+	clock   uint64
+}
+
+// slot remembers which tokens the library's state holds.
+type slot struct {
+	tokens []int32
+	busy   bool
+	used   uint64 // by the clock, for eviction
+}
+
+// sequence is a request on its way.
+type sequence struct {
+	Request
+	ctx    context.Context
+	slot   int
+	tokens []int32 // prompt and answer, as far as known here
+	filled int     // how many tokens are in the state, or enqueued to be
+	// inFlight is whether a token is being computed that is not in tokens yet.
+	inFlight bool
+	limit    int // tokens may grow to this
+	result   Result
+	ended    bool
+}
+
+// step is one run that was enqueued: a token per row.
+type step struct {
+	tokens bindings.Value
+	rows   []*sequence
+}
+
+func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights.Checkpoint, o Options) (_ *loop, err error) {
+	begin := time.Now()
+	l := &loop{model: model, programs: map[variant]*loaded{}}
+	if l.facts.MaxTokens, err = contextTokens(o.MaxTokens, model.Config.MaxPositions); err != nil {
+		return nil, err
+	}
+	if l.context, err = library.NewContext(o.Context); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			l.destroy()
+		}
+	}()
+	if l.facts.Device, err = l.context.DeviceFacts(); err != nil {
+		return nil, err
+	}
+	l.activation = l.facts.Device.Activation
+	if l.chunk = o.Chunk; l.chunk == 0 {
+		l.chunk = 512
+		if l.facts.Device.Device == bindings.DeviceCPU {
+			l.chunk = 32
+		}
+	}
+	l.slots = make([]slot, max(o.Slots, 1))
+	if o.Slots == 0 {
+		l.slots = make([]slot, 4)
+	}
+	whole, err := model.Record(l.activation, program.Limits{Tokens: 1, Rows: 1, Sequences: 1}, sample.Features{}.Tail())
+	if err != nil {
+		return nil, err
+	}
+	if l.weights, err = loadWeights(l.context, whole, checkpoint, o.Progress); err != nil {
+		return nil, err
+	}
+	if l.state, err = l.context.NewState(stateParams(whole, l.activation, len(l.slots), l.facts.MaxTokens)); err != nil {
+		return nil, err
+	}
+	l.facts.WeightBytes, l.facts.LoadTime = l.weights.bytes, time.Since(begin)
+	return l, nil
+}
+
+func (l *loop) destroy() {
+	_ = l.context.Destroy() // takes with it all that was made from it; nothing is left to do about a failure
+}
+
+// run serves until closing.
+func (l *loop) run(commands <-chan func(*loop), closing <-chan struct{}) {
+	for {
+		if len(l.waiting)+len(l.running) == 0 && l.pending == nil {
+			select {
+			case f := <-commands:
+				f(l)
+			case <-closing:
+				l.shut(commands)
+				return
+			}
+		}
+		for drained := false; !drained; {
+			select {
+			case f := <-commands:
+				f(l)
+			case <-closing:
+				l.shut(commands)
+				return
+			default:
+				drained = true
+			}
+		}
+		l.turn()
+	}
+}
+
+// shut ends everything, commands that came too late included.
+func (l *loop) shut(commands <-chan func(*loop)) {
+	for drained := false; !drained; {
+		select {
+		case f := <-commands:
+			f(l)
+		default:
+			drained = true
+		}
+	}
+	for _, s := range slices.Concat(l.running, l.waiting) {
+		l.end(s, Cancelled, ErrClosed)
+	}
+	l.read(nil)
+}
+
+// admit puts a request into the queue.
+func (l *loop) admit(ctx context.Context, r Request) {
+	s := &sequence{Request: r, ctx: ctx, tokens: slices.Clone(r.Prompt), limit: l.facts.MaxTokens}
+	if r.MaxTokens > 0 {
+		s.limit = min(s.limit, len(r.Prompt)+r.MaxTokens)
+	}
+	l.waiting = append(l.waiting, s)
+}
+
+// turn does one round: give slots to waiting sequences, enqueue a step, read the step before it.
+func (l *loop) turn() {
+	for _, s := range slices.Concat(l.running, l.waiting) {
+		if err := context.Cause(s.ctx); err != nil {
+			l.end(s, Cancelled, err)
+		}
+	}
+	for len(l.waiting) > 0 && l.place(l.waiting[0]) {
+		l.running = append(l.running, l.waiting[0])
+		l.waiting = l.waiting[1:]
+	}
+	next, err := l.enqueue()
+	if err != nil {
+		l.fail(err)
+		next = nil
+	}
+	l.read(next)
+}
+
+// place gives s the free slot that shares the longest beginning with it; among equals the one that was not used for
+// the longest time. It reports whether there was one.
+func (l *loop) place(s *sequence) bool {
+	best, shared := -1, 0
+	for i := range l.slots {
+		c := &l.slots[i]
+		if c.busy {
+			continue
+		}
+		n := common(c.tokens, s.tokens)
+		if best < 0 || n > shared || n == shared && c.used < l.slots[best].used {
+			best, shared = i, n
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	c := &l.slots[best]
+	l.clock++
+	c.busy, c.used = true, l.clock
+	s.slot = best
+	s.filled = min(shared, len(s.tokens)-1) // the last token must be computed to have logits
+	if shared == 0 && len(c.tokens) > 0 {
+		if err := l.state.Reset(best); err != nil {
+			l.fail(err)
+		}
+	}
+	c.tokens = append(c.tokens[:0], s.tokens[:s.filled]...)
+	s.result.Cached = s.filled
+	return true
+}
+
+// enqueue makes a step of all running sequences that have something to compute; nil if none has.
+func (l *loop) enqueue() (*step, error) {
+	b := &l.step
+	b.reset()
+	budget := l.chunk
+	var features sample.Features
+	for _, s := range l.running {
+		known := len(s.tokens) - s.filled
+		switch {
+		case s.inFlight && len(s.tokens)+1 >= s.limit: // the token in flight is its last
+			continue
+		case s.inFlight:
+			b.add(s, 0, true)
+			features = features.Union(s.Settings.Features())
+		case known > 0 && budget > 0:
+			n := min(known, budget)
+			budget -= n
+			b.add(s, n, n == known)
+			if n == known {
+				features = features.Union(s.Settings.Features())
+			}
+		}
+	}
+	if len(b.members) == 0 {
+		return nil, nil
+	}
+	now := time.Now()
+	b.tail.Reset(features)
+	st := &step{}
+	for _, m := range b.members {
+		s := m.sequence
+		if s.result.Started.IsZero() {
+			s.result.Started = now
+		}
+		if m.row {
+			b.tail.Append(&s.Settings, s.tokens, s.inFlight, s.filled+m.count)
+			st.rows = append(st.rows, s)
+		}
+	}
+	p, err := l.program(len(b.tokens), len(b.rows), len(b.slots), features)
+	if err != nil {
+		return nil, err
+	}
+	b.set(p.run)
+	if err := p.program.Run(p.run); err != nil {
+		return nil, describe(err, p.recorded)
+	}
+	for _, m := range b.members {
+		s := m.sequence
+		s.filled += m.count
+		s.inFlight = m.row
+	}
+	if len(st.rows) == 0 {
+		// Nothing will be read of this step. Wait for it, so that steps do not pile up and a cancelled prompt ends soon.
+		return nil, l.context.Synchronize()
+	}
+	st.tokens = p.run.Output(0)
+	return st, nil
+}
+
+// read waits for the pending step, hands out its tokens, and makes next the pending one.
+func (l *loop) read(next *step) {
+	st := l.pending
+	l.pending = next
+	if st == nil {
+		return
+	}
+	ids := make([]int32, len(st.rows))
+	err := bindings.ReadInto(st.tokens, ids)
+	if freeErr := st.tokens.Free(); err == nil {
+		err = freeErr
+	}
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	now := time.Now()
+	for i, s := range st.rows {
+		if s.ended { // it stopped while this token was computed
+			continue
+		}
+		l.deliver(s, ids[i], now)
+		// A row that is in the next step too still has a token in flight.
+		s.inFlight = !s.ended && next != nil && slices.Contains(next.rows, s)
+	}
+}
+
+// deliver appends a token to its sequence and ends it where that was the last.
+func (l *loop) deliver(s *sequence, id int32, now time.Time) {
+	s.tokens = append(s.tokens, id)
+	s.result.Generated++
+	if s.result.FirstToken.IsZero() {
+		s.result.FirstToken = now
+	}
+	switch stop := s.Accept(id); {
+	case stop:
+		l.end(s, Stop, nil)
+	case len(s.tokens) >= s.limit:
+		l.end(s, Length, nil)
+	}
+}
+
+// end takes a sequence out and tells its request. Its slot keeps what the state holds of it.
+func (l *loop) end(s *sequence, reason Reason, err error) {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	same := func(t *sequence) bool { return t == s }
+	if i := slices.IndexFunc(l.running, same); i >= 0 {
+		l.running = slices.Delete(l.running, i, i+1)
+		c := &l.slots[s.slot]
+		c.busy = false
+		c.tokens = append(c.tokens[:0], s.tokens[:min(s.filled, len(s.tokens))]...)
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, same)
+	s.result.Reason, s.result.Err, s.result.Ended = reason, err, time.Now()
+	s.Done(s.result)
+}
+
+// fail ends all running sequences: what their state holds after an error is unknown.
+func (l *loop) fail(err error) {
+	err = fmt.Errorf("the step failed: %w", err)
+	for _, s := range slices.Clone(l.running) {
+		l.end(s, Failed, err)
+		l.slots[s.slot].tokens = nil
+		_ = l.state.Reset(s.slot) // best effort: a slot without tokens is overwritten from its start
+	}
+}

@@ -1,0 +1,82 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"mlxcel/bindings"
+	"mlxcel/runtime/engine"
+	"mlxcel/runtime/tokenizer"
+)
+
+// ModelOptions size a model. The zero value suits a single user.
+type ModelOptions struct {
+	ContextTokens int // the longest prompt and answer together; 0: what the model was trained for
+	Slots         int // sequences kept at once, running or for reuse; 0: 4
+	ChunkTokens   int // prompt tokens computed at once; 0: a good number for the device
+
+	// Progress, if not nil, is called while the weights are loaded, with bytes.
+	Progress func(done, total int64)
+}
+
+// Model is a loaded model. Its methods may be called from several goroutines.
+type Model struct {
+	*source
+	runtime *Runtime
+	engine  *engine.Engine
+}
+
+// LoadModel loads an MLX model folder or a GGUF file; an empty path is [DefaultModel].
+func (r *Runtime) LoadModel(path string, o ModelOptions) (*Model, error) {
+	if path == "" {
+		var err error
+		if path, err = DefaultModel(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := openSource(path)
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine.Start(r.loaded.Library, s.model, s.checkpoint, engine.Options{
+		Context:   bindings.ContextParams{Device: bindings.DeviceCPU, Threads: r.options.Threads},
+		MaxTokens: o.ContextTokens, Slots: o.Slots, Chunk: o.ChunkTokens, Progress: o.Progress,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", path, err)
+	}
+	m := &Model{s, r, e}
+	if err := r.add(m); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close ends running requests, frees the model and waits until that is done.
+func (m *Model) Close() error {
+	m.engine.Close()
+	m.runtime.remove(m)
+	return nil
+}
+
+// Name is the base name of the model's folder or file.
+func (m *Model) Name() string { return m.checkpoint.Name }
+
+// Facts returns sizes, the device and the time to load.
+func (m *Model) Facts() engine.Facts { return m.engine.Facts() }
+
+// Memory returns the memory that the device uses for arrays, of all models of the process together.
+func (m *Model) Memory() (bindings.Memory, error) { return m.engine.Memory() }
+
+// EOS returns the tokens that end an answer.
+func (m *Model) EOS() []int32 { return slices.Clone(m.eos) }
+
+// HasChatTemplate reports whether the model can chat.
+func (m *Model) HasChatTemplate() bool { return m.chat.exists() }
+
+// Tokenizer returns the model's tokenizer, nil if it has none.
+func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tokenizer }
+
+var errNoTokenizer = errors.New("the model has no tokenizer: it takes token ids only")

@@ -1,0 +1,103 @@
+package models
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"mlxcel/bindings"
+	"mlxcel/runtime/program"
+)
+
+// family is a kind of model: defaults completes and checks its configuration, record records a step up to the normed
+// hidden state of the rows that get logits, [R, hidden].
+type family struct {
+	record   func(*graph) *program.Value
+	defaults func(*Config) error
+}
+
+var families = map[string]family{}
+
+// register makes a family known; files of families call it for a package variable.
+func register(modelType string, record func(*graph) *program.Value, defaults func(*Config) error) bool {
+	families[modelType] = family{record, defaults}
+	return true
+}
+
+// Families lists the supported values of model_type.
+func Families() []string { return slices.Sorted(maps.Keys(families)) }
+
+// Tensors looks up what a checkpoint holds.
+type Tensors interface {
+	Lookup(tensor string) (dtype bindings.DType, shape []int, ok bool)
+}
+
+// Model is a configured family over the tensors of a checkpoint.
+type Model struct {
+	Config *Config
+	family family
+	rope   program.Rope
+	Tensors
+	quants map[string]program.Quant
+}
+
+// Open configures the family that config.json names.
+func Open(config []byte, tensors Tensors) (*Model, error) {
+	c, err := ParseConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	f, ok := families[c.ModelType]
+	if !ok {
+		return nil, fmt.Errorf("config.json: model type %q is not supported; mlxcel runs %s", c.ModelType, strings.Join(Families(), ", "))
+	}
+	if err := f.defaults(c); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c, family: f, Tensors: tensors}
+	if m.rope, err = c.RopeScaling.rope(c.HeadDim, c.RopeTheta, c.RopeTraditional); err != nil {
+		return nil, err
+	}
+	if m.quants, err = c.moduleQuants(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Quantization is the format that the configuration states for a module.
+func (m *Model) Quantization(module string) (program.Quant, bool) {
+	q, ok := m.quants[module]
+	return q, ok
+}
+
+// Record records one step: from the inputs of [program.Step] to the logits f32 [R, vocabulary], which it hands to
+// tail together with the builder. A step without rows ends with the state. Activations have the given dtype.
+func (m *Model) Record(activation bindings.DType, limits program.Limits, tail func(*program.Builder, program.Step, *program.Value)) (*program.Program, error) {
+	b := program.NewBuilder(m, activation, limits)
+	step := b.Step()
+	step.Tokens = b.LoadTokens(step.Tokens, step.TokenSlots)
+	g := &graph{Builder: b, step: step, c: m.Config, rope: m.rope}
+	if h := m.family.record(g); h != nil {
+		logits := g.Linear(h, m.head(), m.Config.Vocabulary)
+		b.Label("sampling")
+		if activation != bindings.F32 {
+			logits = b.Cast(logits, bindings.F32)
+		}
+		tail(b, step, logits)
+	}
+	p, err := b.Program()
+	if err != nil {
+		return nil, err
+	}
+	program.Optimize(p)
+	return p, nil
+}
+
+// head is the module that makes logits of hidden states.
+func (m *Model) head() string {
+	if m.Config.tied() {
+		return "model.embed_tokens"
+	}
+	return "lm_head"
+}

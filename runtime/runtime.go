@@ -1,0 +1,116 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"mlxcel/bindings"
+	"mlxcel/loader"
+	"mlxcel/runtime/engine"
+)
+
+// Options say which library and device to use. The zero value takes the best there is.
+type Options struct {
+	Bundle  string // folder with the libraries; "": $MLXCEL_BUNDLE, or the folder lib beside the executable
+	Backend string // "auto" (also ""), "mlx"
+	Device  string // "auto" (also ""), "cpu"
+	Threads int    // CPU threads; 0: the library's choice
+}
+
+// Errors that callers may want to tell apart with errors.Is. The message of what wraps them says what to do.
+var (
+	ErrClosed        = engine.ErrClosed
+	ErrPromptTooLong = engine.ErrPromptTooLong
+	ErrEmptyPrompt   = engine.ErrEmptyPrompt
+	ErrNoModel       = errors.New("no model is given and there is no default model")
+)
+
+// Runtime is an open library.
+type Runtime struct {
+	options Options
+	loaded  *loader.Loaded
+
+	mu     sync.Mutex
+	models []*Model
+	closed bool
+}
+
+// Open opens a library of the bundle. Several may be open at once. The library itself stays loaded until the process
+// ends.
+func Open(o Options) (*Runtime, error) {
+	if o.Threads < 0 {
+		return nil, fmt.Errorf("%d threads are not possible", o.Threads)
+	}
+	loaded, err := loader.Open(loader.Options{Bundle: o.Bundle, Backend: o.Backend, Device: o.Device})
+	if err != nil {
+		return nil, err
+	}
+	return &Runtime{options: o, loaded: loaded}, nil
+}
+
+// Library says what was opened.
+type Library struct {
+	Path    string // of the library file
+	Variant string // of the bundle: "cpu", …
+	Info    bindings.Info
+}
+
+// Library returns what was opened.
+func (r *Runtime) Library() Library {
+	return Library{r.loaded.Path, r.loaded.Variant, r.loaded.Library.Info()}
+}
+
+// Close closes the models that are still open.
+func (r *Runtime) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	models := slices.Clone(r.models)
+	r.mu.Unlock()
+	for _, m := range models {
+		if err := m.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) add(m *Model) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return ErrClosed
+	}
+	r.models = append(r.models, m)
+	return nil
+}
+
+func (r *Runtime) remove(m *Model) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.models = slices.DeleteFunc(r.models, func(o *Model) bool { return o == m })
+}
+
+// DefaultModel returns the path of the model to use where none is named: $MLXCEL_MODEL, or the first model of the
+// folder models beside the executable. The error wraps ErrNoModel.
+func DefaultModel() (string, error) {
+	if path := os.Getenv("MLXCEL_MODEL"); path != "" {
+		return path, nil
+	}
+	executable, err := os.Executable()
+	if err == nil {
+		executable, err = filepath.EvalSymlinks(executable)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: the executable's own folder is unknown: %w", ErrNoModel, err)
+	}
+	folder := filepath.Join(filepath.Dir(executable), "models")
+	entries, err := os.ReadDir(folder) // sorted by name
+	if err == nil && len(entries) > 0 {
+		return filepath.Join(folder, entries[0].Name()), nil
+	}
+	return "", fmt.Errorf("%w: name one with -m, or put one into %s", ErrNoModel, folder)
+}
