@@ -5,7 +5,8 @@
 //
 // A bundle holds one folder per variant, which is a backend for a kind of device:
 //
-//	lib/cpu/libmlxshim.so            the backend library        (Windows: lib\cpu\mlxshim.dll)
+//	lib/native/libmlxnative.so       our own backend library    (Windows: lib\native\mlxnative.dll)
+//	lib/cpu/libmlxshim.so            the backend library on MLX (Windows: lib\cpu\mlxshim.dll)
 //	lib/cpu/mlx/lib/libmlx.so        MLX, which it is linked to (Windows: lib\cpu\mlx.dll)
 //	lib/cpu/mlx_cpu.libs/…           what MLX is linked to      (Windows: lib\common\…)
 //
@@ -20,8 +21,9 @@
 // A program that embeds this package should know that Open, and nothing else
 // here, changes the whole process, for good:
 //
-//   - It loads libraries and never unloads them. A process holds one variant of
-//     one bundle: opening the same again returns the same, another is an error.
+//   - It loads libraries and never unloads them. For each backend a process
+//     holds the library of one bundle: opening the same again returns the same,
+//     another is an error.
 //   - It sets the variables of the table in environment.go, unless they are set,
 //     in the environment of Go and of the C runtime, as MLX reads them when it is
 //     loaded. Setting variables is not safe while other C code reads them in

@@ -16,6 +16,6 @@ func ExampleOpen() {
 		fmt.Println(open.Remedy)
 	}
 	// Output:
-	// 3 places tried
+	// 6 places tried
 	// unzip the whole archive, as the folder lib must lie beside mlxcel, or in a clone of the repository run `go run ./dist demo`
 }

@@ -17,11 +17,6 @@ var errNoLibrary = errors.New("it is not a library for this system")
 
 // checkImages checks every library in the folder of a variant.
 func (s *search) checkImages(dir string) error {
-	for _, name := range []string{mlxFile, shimFile} {
-		if err := s.checkImage(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return s.fail(path, err, "cannot look into the bundle: %v", err)

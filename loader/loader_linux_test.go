@@ -107,9 +107,9 @@ func TestBrokenBundles(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		files map[string][]byte
-		want  string // %s is the folder of the variant
+		want  string // %b is the bundle, %s the folder of the variant in it
 	}{
-		{"nothing", nil, "no backend library found: tried %s/libmlxshim.so (no such file or directory), "},
+		{"nothing", nil, "no backend library found: tried %b/native/libmlxnative.so (no such file or directory), "},
 		{"no MLX", map[string][]byte{shimFile: shim},
 			"the library %s/mlx/lib/libmlx.so cannot be read: no such file or directory"},
 		{"empty", map[string][]byte{shimFile: shim, mlxFile: {}},
@@ -132,7 +132,7 @@ func TestBrokenBundles(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			root := fakeBundle(t, test.files)
 			out := openElsewhere(t, root)
-			want := strings.ReplaceAll(test.want, "%s", filepath.Join(root, "cpu"))
+			want := strings.NewReplacer("%s", filepath.Join(root, "cpu"), "%b", root).Replace(test.want)
 			require.Contains(t, out, "version mismatch false: "+want)
 			require.Contains(t, out, "; "+remedy+"\n")
 			require.Contains(t, out, "tried "+filepath.Join(root, "cpu"))

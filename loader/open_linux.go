@@ -14,8 +14,9 @@ import (
 // Where the libraries lie in the folder of a variant. Their run paths are
 // relative to themselves, so nothing has to be told where the others are.
 const (
-	shimFile = "libmlxshim.so"
-	mlxFile  = "mlx/lib/libmlx.so"
+	nativeFile = "libmlxnative.so"
+	shimFile   = "libmlxshim.so"
+	mlxFile    = "mlx/lib/libmlx.so"
 )
 
 const mlxVersionSymbol = "_ZN3mlx4core7versionEv"

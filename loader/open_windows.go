@@ -16,8 +16,9 @@ import (
 // Where the libraries lie in the folder of a variant. What they share with other
 // variants, as the C++ runtime, is in the folder common beside it.
 const (
-	shimFile = "mlxshim.dll"
-	mlxFile  = "mlx.dll"
+	nativeFile = "mlxnative.dll"
+	shimFile   = "mlxshim.dll"
+	mlxFile    = "mlx.dll"
 )
 
 const mlxVersionSymbol = "?version@core@mlx@@YAPEBDXZ"

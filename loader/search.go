@@ -12,11 +12,16 @@ import (
 // A variant is a folder of a bundle.
 type variant struct {
 	name, backend, device string
+	library               string // the backend library's file in the folder
 }
+
+// needsMLX reports whether the backend library is linked to MLX.
+func (v variant) needsMLX() bool { return v.backend == "mlx" }
 
 // In the order of preference.
 var variants = []variant{
-	{"cpu", "mlx", "cpu"},
+	{"native", "native", "cpu", nativeFile},
+	{"cpu", "mlx", "cpu", shimFile},
 }
 
 // suitable returns the variants that options allow.
@@ -67,27 +72,25 @@ func folders(variant, override string, executable func() (string, error)) ([]str
 	return []string{filepath.Join(beside, "lib", variant), filepath.Join(filepath.Dir(beside), "lib", variant)}, nil
 }
 
-// find returns the first variant in fit whose backend library exists, and its folder.
-func (s *search) find(fit []variant, override string) (variant, string, error) {
-	for _, v := range fit {
-		dirs, err := folders(v.name, override, os.Executable)
-		if err != nil {
-			return variant{}, "", err
-		}
-		for _, dir := range dirs {
-			path := filepath.Join(dir, shimFile)
-			info, err := os.Stat(path)
-			switch {
-			case err == nil && info.Mode().IsRegular():
-				return v, dir, nil
-			case err == nil:
-				s.note(path, "not a file")
-			default:
-				s.note(path, "%v", reason(err))
-			}
+// find returns the folder of a variant, "" if its backend library exists nowhere.
+func (s *search) find(v variant, override string) (string, error) {
+	dirs, err := folders(v.name, override, os.Executable)
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(dir, v.library)
+		info, err := os.Stat(path)
+		switch {
+		case err == nil && info.Mode().IsRegular():
+			return dir, nil
+		case err == nil:
+			s.note(path, "not a file")
+		default:
+			s.note(path, "%v", reason(err))
 		}
 	}
-	return variant{}, "", s.notFound()
+	return "", nil
 }
 
 // reason is a file error without its path, which stands beside it.

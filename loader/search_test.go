@@ -54,6 +54,8 @@ func TestFolders(t *testing.T) {
 	require.EqualError(t, err, "cannot tell where this program lies: no /proc")
 }
 
+var mlx = variants[1]
+
 func TestFind(t *testing.T) {
 	root := t.TempDir()
 	first, second, third := filepath.Join(root, "cpu", shimFile), filepath.Join(root, "lib", "cpu", shimFile), filepath.Join(root, shimFile)
@@ -66,22 +68,24 @@ func TestFind(t *testing.T) {
 	for _, path := range []string{third, second} {
 		write(path)
 		s := &search{}
-		v, dir, err := s.find(variants, root)
+		dir, err := s.find(mlx, root)
 		require.NoError(t, err)
-		require.Equal(t, "cpu", v.name)
 		require.Equal(t, filepath.Dir(path), dir)
 		require.Equal(t, Attempt{first, "not a file"}, s.attempts[0])
 	}
 	require.NoError(t, os.Remove(first))
 	write(first)
-	_, dir, err := (&search{}).find(variants, root)
+	dir, err := (&search{}).find(mlx, root)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Dir(first), dir)
 }
 
 func TestFindNothing(t *testing.T) {
 	root := t.TempDir()
-	_, _, err := (&search{}).find(variants, root)
+	dir, err := (&search{}).find(mlx, root)
+	require.NoError(t, err)
+	require.Empty(t, dir)
+	_, err = Open(Options{Bundle: root, Backend: "mlx"})
 	var open *OpenError
 	require.ErrorAs(t, err, &open)
 	require.Len(t, open.Attempts, 3)
@@ -94,13 +98,22 @@ func TestFindNothing(t *testing.T) {
 }
 
 func TestSuitable(t *testing.T) {
-	for _, o := range []Options{{}, {Backend: "auto", Device: "auto"}, {Backend: "mlx"}, {Device: "cpu"}, {Backend: "mlx", Device: "cpu"}} {
-		fit, err := suitable(o)
+	for _, c := range []struct {
+		options Options
+		want    []variant
+	}{
+		{Options{}, variants},
+		{Options{Backend: "auto", Device: "auto"}, variants},
+		{Options{Device: "cpu"}, variants},
+		{Options{Backend: "native"}, variants[:1]},
+		{Options{Backend: "mlx", Device: "cpu"}, variants[1:]},
+	} {
+		fit, err := suitable(c.options)
 		require.NoError(t, err)
-		require.Equal(t, variants[:1], fit)
+		require.Equal(t, c.want, fit)
 	}
 	_, err := suitable(Options{Device: "cuda"})
-	require.EqualError(t, err, `this release has no backend "auto" for the device "cuda", only mlx on cpu`)
-	_, err = Open(Options{Backend: "native"})
-	require.EqualError(t, err, `this release has no backend "native" for the device "auto", only mlx on cpu`)
+	require.EqualError(t, err, `this release has no backend "auto" for the device "cuda", only native on cpu, mlx on cpu`)
+	_, err = Open(Options{Backend: "rocm"})
+	require.EqualError(t, err, `this release has no backend "rocm" for the device "auto", only native on cpu, mlx on cpu`)
 }
