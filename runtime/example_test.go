@@ -38,5 +38,5 @@ func ExampleInspect() {
 		log.Fatal(err)
 	}
 	fmt.Println(model.Family, model.Parameters, model.Formats)
-	// Output: qwen2 90176 map[affine 4 bit, group 64:16 bf16:7]
+	// Output: qwen2 86592 map[affine 4 bit, group 64:16 bf16:11]
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mlxcel/bindings"
+	"mlxcel/loader"
 	"mlxcel/runtime/engine"
 	"mlxcel/runtime/tokenizer"
 )
@@ -24,6 +25,7 @@ type ModelOptions struct {
 type Model struct {
 	*source
 	runtime *Runtime
+	library *loader.Loaded
 	engine  *engine.Engine
 }
 
@@ -39,14 +41,14 @@ func (r *Runtime) LoadModel(path string, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.Start(r.loaded.Library, s.model, s.checkpoint, engine.Options{
+	e, library, err := r.start(s, engine.Options{
 		Context:   bindings.ContextParams{Device: bindings.DeviceCPU, Threads: r.options.Threads},
 		MaxTokens: o.ContextTokens, Slots: o.Slots, Chunk: o.ChunkTokens, Progress: o.Progress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", path, err)
 	}
-	m := &Model{s, r, e}
+	m := &Model{s, r, library, e}
 	if err := r.add(m); err != nil {
 		e.Close()
 		return nil, err
@@ -63,6 +65,9 @@ func (m *Model) Close() error {
 
 // Name is the base name of the model's folder or file.
 func (m *Model) Name() string { return m.checkpoint.Name }
+
+// Library returns the library that the model runs on.
+func (m *Model) Library() Library { return describe(m.library) }
 
 // Facts returns sizes, the device and the time to load.
 func (m *Model) Facts() engine.Facts { return m.engine.Facts() }

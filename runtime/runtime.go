@@ -16,7 +16,7 @@ import (
 // Options say which library and device to use. The zero value takes the best there is.
 type Options struct {
 	Bundle  string // folder with the libraries; "": $MLXCEL_BUNDLE, or the folder lib beside the executable
-	Backend string // "auto" (also ""), "mlx"
+	Backend string // "auto" (also ""), "native", "mlx"; auto is native for models that it knows all ops of
 	Device  string // "auto" (also ""), "cpu"
 	Threads int    // CPU threads; 0: the library's choice
 }
@@ -52,16 +52,31 @@ func Open(o Options) (*Runtime, error) {
 	return &Runtime{options: o, loaded: loaded}, nil
 }
 
-// Library says what was opened.
+// Library describes a backend library.
 type Library struct {
 	Path    string // of the library file
-	Variant string // of the bundle: "cpu", …
+	Variant string // the folder of the bundle that it is from: "native", "cpu"
 	Info    bindings.Info
 }
 
-// Library returns what was opened.
-func (r *Runtime) Library() Library {
-	return Library{r.loaded.Path, r.loaded.Variant, r.loaded.Library.Info()}
+// Library returns the library that models run on unless they need another one.
+func (r *Runtime) Library() Library { return describe(r.loaded) }
+
+func describe(l *loader.Loaded) Library { return Library{l.Path, l.Variant, l.Library.Info()} }
+
+// start loads a model on the library that was opened, or on mlx where that lacks an op of it and the choice is free.
+func (r *Runtime) start(s *source, o engine.Options) (*engine.Engine, *loader.Loaded, error) {
+	e, err := engine.Start(r.loaded.Library, s.model, s.checkpoint, o)
+	free := r.options.Backend == "" || r.options.Backend == "auto"
+	if err == nil || !errors.Is(err, bindings.ErrUnsupported) || !free || r.loaded.Backend == "mlx" {
+		return e, r.loaded, err
+	}
+	mlx, openErr := loader.Open(loader.Options{Bundle: r.options.Bundle, Backend: "mlx", Device: r.options.Device})
+	if openErr != nil {
+		return nil, nil, fmt.Errorf("%w, and the library on MLX cannot be opened: %w", err, openErr)
+	}
+	e, err = engine.Start(mlx.Library, s.model, s.checkpoint, o)
+	return e, mlx, err
 }
 
 // Close closes the models that are still open.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <mlx/mlx.h>
 
 #include "llama_shape.h"
@@ -15,6 +16,9 @@ using namespace bench;
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Processor time of all threads of this process: what is left of a comparison on a busy machine.
+double cpu() { return double(std::clock()) / CLOCKS_PER_SEC; }
 
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
@@ -119,12 +123,12 @@ int main(int argc, char** argv) {
   Model model;
   Loop loop(model);
   Abi abi(model);
-  std::vector<double> loop_times, abi_times;
+  std::vector<double> loop_times, abi_times, loop_cpu, abi_cpu;
   std::vector<int32_t> loop_tokens, abi_tokens;
   int at = 0;
   for (int round = 0; round < rounds; round++, at += per_round) {
     // Within a round each side runs its steps double-buffered; then it is the other's turn, at the same positions.
-    double start = now();
+    double start = now(), used = cpu();
     mx::array pending = loop.step(at);
     for (int i = 1; i < per_round; i++) {
       mx::array next = loop.step(at + i);
@@ -132,9 +136,9 @@ int main(int argc, char** argv) {
       pending = next;
     }
     loop_tokens.push_back(int32_t(pending.item<uint32_t>()));
-    if (round > 0) loop_times.push_back((now() - start) / per_round);
+    if (round > 0) loop_times.push_back((now() - start) / per_round), loop_cpu.push_back((cpu() - used) / per_round);
 
-    start = now();
+    start = now(), used = cpu();
     int64_t value = abi.step(at);
     for (int i = 1; i < per_round; i++) {
       int64_t next = abi.step(at + i);
@@ -142,10 +146,11 @@ int main(int argc, char** argv) {
       value = next;
     }
     abi_tokens.push_back(abi.token(value));
-    if (round > 0) abi_times.push_back((now() - start) / per_round);
+    if (round > 0) abi_times.push_back((now() - start) / per_round), abi_cpu.push_back((cpu() - used) / per_round);
   }
   double l = median(loop_times) * 1e6, a = median(abi_times) * 1e6;
   std::printf("loop over MLX's ops %.0f us/step, through the ABI %.0f us/step: %+.0f us, %+.1f %%\n", l, a, a - l, 100 * (a - l) / l);
+  std::printf("processor time: %.0f and %.0f us/step\n", median(loop_cpu) * 1e6, median(abi_cpu) * 1e6);
   std::printf("enqueueing a step takes %.0f us; %s\n", median(abi.host) * 1e6,
               loop_tokens == abi_tokens ? "same tokens" : "other tokens");
   std::fflush(stdout);

@@ -1,7 +1,7 @@
 // Embedding, linear layers, normalization, rotation and what is computed element by element.
-#include "step.h"
-
+#include "cpu_ops.h"
 #include "status.h"
+#include "step.h"
 
 namespace mlxcel {
 
@@ -57,13 +57,23 @@ void run_linear(Step& step, const Op& op, const Prepared& prepared) {
 }
 
 void run_rms_norm(Step& step, const Op& op, const Prepared&) {
-  step.set(op, mx::fast::rms_norm(step.in(op, 0), step.maybe(op, 1), float(op.real(0)), step.stream));
+  auto x = step.in(op, 0);
+  auto w = step.maybe(op, 1);
+  const float eps = float(op.real(0));
+  step.set(op, takes_cpu_ops(x, step.stream) ? cpu_rms_norm(x, w, eps, step.stream)
+                                             : mx::fast::rms_norm(x, w, eps, step.stream));
 }
 
 void run_rope(Step& step, const Op& op, const Prepared&) {
   auto x = step.in(op, 0);
   const int tokens = x.shape(0), heads = x.shape(1), width = x.shape(2), dims = int(op.integer(0));
-  if (float mscale = float(op.real(4)); mscale != 1) {
+  const float mscale = float(op.real(4));
+  auto periods = step.maybe(op, 2);
+  if (takes_cpu_ops(x, step.stream)) {
+    RopeFacts facts{dims, op.integer(1) != 0, float(op.real(2)), float(op.real(3)), mscale};
+    return step.set(op, cpu_rope(x, step.in(op, 1), periods, facts, step.stream));
+  }
+  if (mscale != 1) {
     auto turned = dims == width ? x : mx::slice(x, {0, 0, 0}, {tokens, heads, dims}, step.stream);
     turned = mx::multiply(turned, mx::array(mscale, x.dtype()), step.stream);
     x = dims == width ? turned
@@ -71,7 +81,6 @@ void run_rope(Step& step, const Op& op, const Prepared&) {
                                         step.stream);
   }
   // Each token is a sequence of its own to MLX, so that each may have any position.
-  auto periods = step.maybe(op, 2);
   auto base = periods ? std::nullopt : std::optional(float(op.real(2)));
   auto y = mx::fast::rope(mx::reshape(x, {tokens, heads, 1, width}, step.stream), dims, op.integer(1) != 0, base,
                           float(op.real(3)), step.in(op, 1), periods, step.stream);
@@ -93,6 +102,7 @@ void run_silu(Step& step, const Op& op, const Prepared&) {
 
 void run_swiglu(Step& step, const Op& op, const Prepared&) {
   auto gate = step.in(op, 0);
+  if (takes_cpu_ops(gate, step.stream)) return step.set(op, cpu_swiglu(gate, step.in(op, 1), step.stream));
   auto silu = mx::multiply(gate, mx::sigmoid(gate, step.stream), step.stream);
   step.set(op, mx::multiply(silu, step.in(op, 1), step.stream));
 }

@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
       std::memcpy(&word, &data[at], 8);
       switch (below(6)) {
         case 0: word ^= int64_t(1) << below(64); break;
-        case 1: word += int64_t(below(9)) - 4; break;
+        case 1: word = int64_t(uint64_t(word) + below(9) - 4); break;
         case 2: word = values[below(std::size(values))]; break;
         case 3: std::memcpy(&word, &data[below(words) * 8], 8); break;
         case 4: data.resize(at + 8); break;

@@ -93,7 +93,7 @@ TEST(flipped_words) {
       int64_t& word = bad[header + size_t(random.below(int64_t(words.size() - header)))];
       switch (random.below(4)) {
         case 0: word ^= int64_t(1) << random.below(64); break;
-        case 1: word += random.below(7) - 3; break;
+        case 1: word = int64_t(uint64_t(word) + uint64_t(random.below(7) - 3)); break;
         case 2: word = words[size_t(random.below(int64_t(words.size())))]; break;
         case 3: word = random.below(2) ? INT64_MAX : INT64_MIN; break;
       }

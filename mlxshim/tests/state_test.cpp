@@ -3,6 +3,7 @@
 #include <map>
 
 #include "abi.h"
+#include "pool.h"
 
 using namespace test;
 
@@ -324,4 +325,14 @@ TEST(stored_tokens) {
   OK(mlxshim_state_reset(state, 1));
   FAILS(MLXSHIM_ERR_ARGUMENT, attempt(last, 1, 0, 0));
   FAILS(MLXSHIM_ERR_ARGUMENT, attempt(0, 1, 0, last));
+}
+
+TEST(steps_do_not_depend_on_the_pool) {
+  // 8 layers of keys and values: 4 MB and 134 MB. A copy of the larger one would take tens of milliseconds.
+  Pool small(512), large(16384);
+  auto a = small.measure(100), b = large.measure(100);
+  CHECK(large.bytes() > 30 * small.bytes());
+  CHECK(b.extra_bytes < 1 << 20);
+  CHECK(b.extra_bytes <= a.extra_bytes + (256 << 10));
+  CHECK(b.best_us < 3 * a.best_us);
 }

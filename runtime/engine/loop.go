@@ -98,6 +98,10 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	if l.state, err = l.context.NewState(stateParams(whole, l.activation, len(l.slots), l.facts.MaxTokens)); err != nil {
 		return nil, err
 	}
+	// The library says here, and not at the first request, if it lacks an op.
+	if _, err = l.program(1, 1, 1, sample.Features{}); err != nil {
+		return nil, err
+	}
 	l.facts.WeightBytes, l.facts.LoadTime = l.weights.bytes, time.Since(begin)
 	return l, nil
 }

@@ -213,11 +213,17 @@ func (m Matrix) Elements() int {
 func (op *Op) Matrices() []Matrix {
 	if table := opInfo[op.Code].attributes; len(table) > 0 && table[0].name == "mode" {
 		q := Quant{bindings.QuantMode(op.Attributes[0]), int(op.Attributes[1]), int(op.Attributes[2])}
+		var all []Matrix
 		for _, v := range op.Inputs {
 			if v != nil && v.Weight != nil {
-				return []Matrix{{v, q}}
+				all = append(all, Matrix{v, q})
+				break
 			}
 		}
+		if bias := op.Inputs[len(op.Inputs)-1]; bias != nil && op.Code != bindings.OpEmbed {
+			all = append(all, Matrix{bias, Quant{}})
+		}
+		return all
 	}
 	var all []Matrix
 	for _, v := range op.Inputs {

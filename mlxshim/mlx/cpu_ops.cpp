@@ -1,0 +1,141 @@
+#include "cpu_ops.h"
+
+#include <cmath>
+#include <functional>
+#include <mlx/backend/cpu/encoder.h>
+#include <mlx/primitives.h>
+
+namespace mlxcel {
+
+namespace {
+
+// The elements of an array of up to three dimensions as [outer, middle, inner], whatever its strides.
+template <class T>
+struct View {
+  T* data;
+  int64_t outer = 1, middle = 1, inner = 1;
+  int64_t outer_step = 0, middle_step = 0, step = 1;
+
+  T* row(int64_t o, int64_t m) const { return data + o * outer_step + m * middle_step; }
+};
+
+template <class T>
+View<const T> view(const mx::array& a) {
+  View<const T> v{a.data<T>()};
+  const int n = int(a.ndim());
+  v.inner = a.shape(n - 1), v.step = a.strides(n - 1);
+  if (n > 1) v.middle = a.shape(n - 2), v.middle_step = a.strides(n - 2);
+  if (n > 2) v.outer = a.shape(n - 3), v.outer_step = a.strides(n - 3);
+  return v;
+}
+
+// A primitive with one output of the first input's shape. `work` runs on MLX's CPU thread.
+using Work = std::function<void(float* out)>;
+using Bind = std::function<Work(const std::vector<mx::array>& inputs)>;
+
+class CpuOp : public mx::Primitive {
+ public:
+  CpuOp(mx::Stream stream, const char* name, Bind bind) : Primitive(stream), name_(name), bind_(std::move(bind)) {}
+
+  void eval_cpu(const std::vector<mx::array>& in, std::vector<mx::array>& out) override {
+    out[0].set_data(mx::allocator::malloc(out[0].nbytes()));
+    auto& encoder = mx::cpu::get_command_encoder(stream());
+    for (const auto& a : in) encoder.set_input_array(a);
+    encoder.set_output_array(out[0]);
+    // MLX keeps the inputs' memory until this is done; the output's we keep ourselves.
+    encoder.dispatch([work = bind_(in), to = out[0].data<float>(), owner = out[0].data_shared_ptr()] { work(to); });
+  }
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
+    throw std::runtime_error(std::string(name_) + " is an op of the CPU only");
+  }
+  const char* name() const override { return name_; }
+  bool is_equivalent(const Primitive&) const override { return false; }
+
+ private:
+  const char* name_;
+  Bind bind_;
+};
+
+mx::array cpu_op(const char* name, std::vector<mx::array> inputs, mx::Stream stream, Bind bind) {
+  mx::Shape shape = inputs[0].shape();
+  return mx::array(std::move(shape), mx::float32, std::make_shared<CpuOp>(stream, name, std::move(bind)), std::move(inputs));
+}
+
+void rms_norm(View<const float> x, const float* w, int64_t w_step, float eps, float* out) {
+  for (int64_t o = 0; o < x.outer; o++)
+    for (int64_t m = 0; m < x.middle; m++, out += x.inner) {
+      const float* row = x.row(o, m);
+      double sum = 0;
+      for (int64_t i = 0; i < x.inner; i++) sum += double(row[i * x.step]) * row[i * x.step];
+      const float factor = 1.f / std::sqrt(float(sum / double(x.inner)) + eps);
+      for (int64_t i = 0; i < x.inner; i++) out[i] = row[i * x.step] * factor * (w ? w[i * w_step] : 1.f);
+    }
+}
+
+void rope(View<const float> x, View<const int32_t> positions, const std::vector<float>& frequencies, RopeFacts f, float* out) {
+  const int64_t half = f.dims / 2;
+  const int64_t apart = f.traditional ? 1 : half, pair_step = f.traditional ? 2 : 1;
+  std::vector<float> cosines(static_cast<size_t>(half)), sines(static_cast<size_t>(half));
+  for (int64_t t = 0; t < x.outer; t++) {
+    const float position = float(positions.data[t * positions.step]) * f.scale;
+    for (size_t i = 0; i < size_t(half); i++) {
+      cosines[i] = std::cos(position * frequencies[i]) * f.mscale;
+      sines[i] = std::sin(position * frequencies[i]) * f.mscale;
+    }
+    for (int64_t h = 0; h < x.middle; h++, out += x.inner) {
+      const float* row = x.row(t, h);
+      for (int64_t i = 0; i < half; i++) {
+        const int64_t at = i * pair_step;
+        const float a = row[at * x.step], b = row[(at + apart) * x.step];
+        out[at] = a * cosines[size_t(i)] - b * sines[size_t(i)];
+        out[at + apart] = a * sines[size_t(i)] + b * cosines[size_t(i)];
+      }
+      for (int64_t i = f.dims; i < x.inner; i++) out[i] = row[i * x.step];
+    }
+  }
+}
+
+void swiglu(View<const float> gate, View<const float> up, float* out) {
+  for (int64_t o = 0; o < gate.outer; o++)
+    for (int64_t m = 0; m < gate.middle; m++, out += gate.inner) {
+      const float *g = gate.row(o, m), *u = up.row(o, m);
+      for (int64_t i = 0; i < gate.inner; i++)
+        out[i] = g[i * gate.step] / (1.f + std::exp(-g[i * gate.step])) * u[i * up.step];
+    }
+}
+
+}  // namespace
+
+mx::array cpu_rms_norm(const mx::array& x, const std::optional<mx::array>& w, float eps, mx::Stream stream) {
+  std::vector<mx::array> inputs{x};
+  if (w) inputs.push_back(w->dtype() == mx::float32 ? *w : mx::astype(*w, mx::float32, stream));
+  return cpu_op("CpuRmsNorm", std::move(inputs), stream, [eps](const std::vector<mx::array>& in) -> Work {
+    auto weights = in.size() > 1 ? view<float>(in[1]) : View<const float>{nullptr};
+    return [rows = view<float>(in[0]), weights, eps](float* out) { rms_norm(rows, weights.data, weights.step, eps, out); };
+  });
+}
+
+mx::array cpu_rope(const mx::array& x, const mx::array& positions, const std::optional<mx::array>& periods,
+                   RopeFacts facts, mx::Stream stream) {
+  std::vector<mx::array> inputs{x, positions};
+  if (periods) inputs.push_back(*periods);
+  return cpu_op("CpuRope", std::move(inputs), stream, [facts](const std::vector<mx::array>& in) -> Work {
+    auto given = in.size() > 2 ? view<float>(in[2]) : View<const float>{nullptr};
+    return [rows = view<float>(in[0]), at = view<int32_t>(in[1]), given, facts](float* out) {
+      const int half = facts.dims / 2;
+      std::vector<float> frequencies(static_cast<size_t>(half));
+      const float rate = std::log(facts.base) / float(half);
+      for (int i = 0; i < half; i++)
+        frequencies[size_t(i)] = given.data ? 1.f / given.data[i * given.step] : std::exp(-float(i) * rate);
+      rope(rows, at, frequencies, facts, out);
+    };
+  });
+}
+
+mx::array cpu_swiglu(const mx::array& gate, const mx::array& up, mx::Stream stream) {
+  return cpu_op("CpuSwiglu", {gate, up}, stream, [](const std::vector<mx::array>& in) -> Work {
+    return [g = view<float>(in[0]), u = view<float>(in[1])](float* out) { swiglu(g, u, out); };
+  });
+}
+
+}  // namespace mlxcel
