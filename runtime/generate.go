@@ -35,6 +35,9 @@ type Request struct {
 	Stop      []string // texts that end the answer; they are not part of it
 	IgnoreEOS bool     // go on after a token that ends an answer
 	Sampling  Sampling
+
+	Logprobs    bool // pieces have a Logprob
+	TopLogprobs int  // with Logprobs: how many of the likeliest tokens a piece has, at most 100
 }
 
 // Finish says why an answer ended.
@@ -54,6 +57,17 @@ type Piece struct {
 	Token   int32 // -1 in the last piece
 	Text    string
 	Summary *Summary
+
+	// With Logprobs: the natural logarithm of the probability of Token, by the model alone (before temperature, biases,
+	// penalties and filters), and the likeliest tokens in falling order.
+	Logprob float64
+	Top     []TokenLogprob
+}
+
+// TokenLogprob is a token with the logarithm of its probability.
+type TokenLogprob struct {
+	Token   int32
+	Logprob float64
 }
 
 // Summary is what can be said of an answer at its end.
@@ -124,6 +138,9 @@ func (m *Model) PromptTokens(r Request) ([]int32, error) {
 func (m *Model) Generate(ctx context.Context, r Request) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		prompt, err := m.PromptTokens(r)
+		if err == nil && (r.TopLogprobs < 0 || r.TopLogprobs > maxTopLogprobs) {
+			err = fmt.Errorf("top logprobs is %d, want 0 to %d", r.TopLogprobs, maxTopLogprobs)
+		}
 		if err != nil {
 			yield(Piece{Token: -1}, err)
 			return
@@ -133,7 +150,8 @@ func (m *Model) Generate(ctx context.Context, r Request) iter.Seq2[Piece, error]
 		answer := m.newAnswer(r)
 		submitted := time.Now()
 		err = m.engine.Submit(ctx, engine.Request{
-			Prompt: prompt, MaxTokens: r.MaxTokens, Settings: r.Sampling, Accept: answer.accept, Done: answer.done,
+			Prompt: prompt, MaxTokens: r.MaxTokens, Settings: r.Sampling, Logits: r.Logprobs,
+			Accept: answer.accept, Done: answer.done,
 		})
 		if err != nil {
 			yield(Piece{Token: -1}, err)
@@ -172,6 +190,7 @@ func summarize(r *engine.Result, prompt int, submitted time.Time) *Summary {
 type answer struct {
 	text textStream // of the engine's goroutine
 	eos  []int32
+	top  int // likeliest tokens wanted
 
 	mu     sync.Mutex
 	pieces []Piece
@@ -181,7 +200,7 @@ type answer struct {
 }
 
 func (m *Model) newAnswer(r Request) *answer {
-	a := &answer{ready: make(chan struct{}, 1)}
+	a := &answer{ready: make(chan struct{}, 1), top: r.TopLogprobs}
 	if !r.IgnoreEOS {
 		a.eos = m.eos
 	}
@@ -193,8 +212,11 @@ func (m *Model) newAnswer(r Request) *answer {
 }
 
 // accept takes a token from the engine.
-func (a *answer) accept(token int32) (stop bool) {
+func (a *answer) accept(token int32, logits []float32) (stop bool) {
 	p := Piece{Token: token}
+	if logits != nil {
+		p.Logprob, p.Top = logprobs(logits, token, a.top)
+	}
 	if slices.Contains(a.eos, token) {
 		stop = true
 	} else {

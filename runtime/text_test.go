@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -58,4 +59,19 @@ func TestOnlyWhatMustBeHeldIsHeld(t *testing.T) {
 	require.Empty(t, text)
 	text, _ = s.push("E")
 	require.Equal(t, "EN", text)
+}
+
+func TestLogprobs(t *testing.T) {
+	// Probabilities 1/8, 1/2, 1/4, 1/8.
+	logits := []float32{0, float32(math.Log(4)), float32(math.Log(2)), 0}
+	p, top := logprobs(logits, 2, 3)
+	require.InDelta(t, math.Log(0.25), p, 1e-6)
+	require.Equal(t, []int32{1, 2, 0}, []int32{top[0].Token, top[1].Token, top[2].Token})
+	require.InDelta(t, math.Log(0.5), top[0].Logprob, 1e-6)
+	require.InDelta(t, math.Log(0.125), top[2].Logprob, 1e-6)
+	_, top = logprobs(logits, 0, 0)
+	require.Empty(t, top)
+	_, top = logprobs(logits, 0, 9)
+	require.Len(t, top, 4)
+	require.EqualValues(t, 3, top[3].Token)
 }

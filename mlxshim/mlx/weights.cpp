@@ -42,13 +42,15 @@ class SafetensorsView : public mx::io::Reader {
     const std::string json = header.str();
     for (int i = 0; i < 8; i++) head_ += char(json.size() >> 8 * i);
     head_ += json;
+    size_ = head_.size() + size_t(facts.type.elements() * dtype_size(facts.stored_dtype));
   }
 
   bool is_open() const override { return true; }
   bool good() const override { return true; }
   size_t tell() override { return at_; }
   void seek(int64_t offset, std::ios_base::seekdir way) override {
-    at_ = way == std::ios_base::cur ? at_ + size_t(offset) : size_t(offset);
+    const size_t from = way == std::ios_base::cur ? at_ : way == std::ios_base::end ? size_ : 0;
+    at_ = from + size_t(offset);
   }
   void read(char* data, size_t n) override {
     read(data, n, at_);
@@ -78,7 +80,7 @@ class SafetensorsView : public mx::io::Reader {
  private:
   WeightSource source_;
   std::string head_;
-  size_t at_ = 0;
+  size_t at_ = 0, size_ = 0;
   std::unique_ptr<Status> failure_;
 };
 

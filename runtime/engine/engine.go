@@ -58,10 +58,12 @@ type Request struct {
 	Prompt    []int32 // at least one token
 	MaxTokens int     // of the answer; 0: up to the end of the context
 	Settings  sample.Settings
+	Logits    bool // Accept gets the logits too
 
-	// Accept is called with each token in order and says whether it is the last one. Done is called once, after the
-	// last Accept. Both run on the engine's goroutine: they must not wait for anything.
-	Accept func(token int32) (stop bool)
+	// Accept is called with each token in order and says whether it is the last one. With Logits it is also given what
+	// the token was chosen from, before biases and penalties: one per token of the vocabulary, valid during the call.
+	// Done is called once, after the last Accept. Both run on the engine's goroutine: they must not wait for anything.
+	Accept func(token int32, logits []float32) (stop bool)
 	Done   func(Result)
 }
 

@@ -27,9 +27,9 @@ func startTiny(t testing.TB, o Options) *Engine {
 func run(t testing.TB, e *Engine, ctx context.Context, r Request) ([]int32, Result) {
 	var tokens []int32
 	accept := r.Accept
-	r.Accept = func(id int32) bool {
+	r.Accept = func(id int32, logits []float32) bool {
 		tokens = append(tokens, id)
-		return accept != nil && accept(id)
+		return accept != nil && accept(id, logits)
 	}
 	done := make(chan Result, 1)
 	r.Done = func(r Result) { done <- r }
@@ -40,7 +40,7 @@ func run(t testing.TB, e *Engine, ctx context.Context, r Request) ([]int32, Resu
 func TestSubmitRefuses(t *testing.T) {
 	e := startTiny(t, Options{MaxTokens: 32})
 	ignore := func(r Request) Request {
-		r.Accept = func(int32) bool { return false }
+		r.Accept = func(int32, []float32) bool { return false }
 		r.Done = func(Result) { t.Error("Done was called for a refused request") }
 		return r
 	}
@@ -92,13 +92,13 @@ func TestReasonsToEnd(t *testing.T) {
 	require.Len(t, full, 37)
 	require.Equal(t, tokens, full[:5])
 
-	stopped, r := run(t, e, t.Context(), Request{Prompt: []int32{1, 2, 3}, Accept: func(id int32) bool { return id == full[2] }})
+	stopped, r := run(t, e, t.Context(), Request{Prompt: []int32{1, 2, 3}, Accept: func(id int32, _ []float32) bool { return id == full[2] }})
 	require.Equal(t, Stop, r.Reason)
 	require.Equal(t, full[:slices.Index(full, full[2])+1], stopped)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	_, r = run(t, e, ctx, Request{Prompt: []int32{1, 2, 3}, Accept: func(int32) bool {
+	_, r = run(t, e, ctx, Request{Prompt: []int32{1, 2, 3}, Accept: func(int32, []float32) bool {
 		if n++; n == 3 {
 			cancel()
 		}
@@ -175,6 +175,34 @@ func TestPenaltiesSeeTheTokenInFlight(t *testing.T) {
 	}
 }
 
+// The logits that a request asks for are those of the forced run, beside a neighbour that asks for none.
+func TestLogits(t *testing.T) {
+	e := startTiny(t, Options{Slots: 2})
+	prompt := []int32{7, 8, 9}
+	neighbour := make(chan Result, 1)
+	require.NoError(t, e.Submit(t.Context(), Request{
+		Prompt: []int32{1, 2}, MaxTokens: 12,
+		Accept: func(_ int32, logits []float32) bool {
+			if logits != nil {
+				t.Error("logits that nobody asked for")
+			}
+			return false
+		},
+		Done: func(r Result) { neighbour <- r },
+	}))
+	var rows [][]float32
+	tokens, _ := run(t, e, t.Context(), Request{Prompt: prompt, MaxTokens: 8, Logits: true, Accept: func(_ int32, logits []float32) bool {
+		rows = append(rows, slices.Clone(logits))
+		return false
+	}})
+	<-neighbour
+	want := forced(t, tinyPath("llama-f32-q4-g32-tied"), slices.Concat(prompt, tokens[:7]), 8)
+	for i, row := range rows {
+		require.InDeltaSlice(t, want[i], row, 1e-4)
+		require.EqualValues(t, tokens[i], slices.Index(row, slices.Max(row)))
+	}
+}
+
 // More requests than slots wait for their turn and are all answered, in order of arrival.
 func TestQueue(t *testing.T) {
 	e := startTiny(t, Options{Slots: 2})
@@ -183,7 +211,7 @@ func TestQueue(t *testing.T) {
 	for i := range 6 {
 		require.NoError(t, e.Submit(t.Context(), Request{
 			Prompt: []int32{int32(i + 1)}, MaxTokens: 4,
-			Accept: func(int32) bool { return false },
+			Accept: func(int32, []float32) bool { return false },
 			Done:   func(Result) { order = append(order, i); done <- struct{}{} },
 		}))
 	}
@@ -198,7 +226,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	var ended atomic.Int32
 	for range 3 {
 		require.NoError(t, e.Submit(t.Context(), Request{
-			Prompt: []int32{1}, Accept: func(int32) bool { return false },
+			Prompt: []int32{1}, Accept: func(int32, []float32) bool { return false },
 			Done: func(r Result) {
 				if r.Reason == Cancelled {
 					ended.Add(1)
@@ -217,7 +245,7 @@ func TestRunsLeaveNothing(t *testing.T) {
 	round := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
-		run(t, e, ctx, Request{Prompt: []int32{1, 2, 3, 4}, Accept: func(int32) bool {
+		run(t, e, ctx, Request{Prompt: []int32{1, 2, 3, 4}, Accept: func(int32, []float32) bool {
 			if n++; n == 2 {
 				cancel()
 			}

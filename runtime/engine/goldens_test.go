@@ -147,7 +147,7 @@ func generate(t testing.TB, e *Engine, requests ...Request) [][]int32 {
 	answers := make([][]int32, len(requests))
 	results := make(chan Result, len(requests))
 	for i, r := range requests {
-		r.Accept = func(id int32) bool { answers[i] = append(answers[i], id); return false }
+		r.Accept = func(id int32, _ []float32) bool { answers[i] = append(answers[i], id); return false }
 		r.Done = func(r Result) { results <- r }
 		require.NoError(t, e.Submit(t.Context(), r))
 	}

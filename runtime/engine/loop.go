@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,10 +55,18 @@ type sequence struct {
 	ended    bool
 }
 
-// step is one run that was enqueued: a token per row.
+// step is one run that was enqueued: a token per row, and the logits of all rows where one of them wants its own.
 type step struct {
 	tokens bindings.Value
+	logits *bindings.Value
 	rows   []*sequence
+}
+
+// features are the parts of the tail that the sequence needs.
+func (s *sequence) features() sample.Features {
+	f := s.Settings.Features()
+	f.Logits = s.Logits
+	return f
 }
 
 func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights.Checkpoint, o Options) (_ *loop, err error) {
@@ -226,13 +235,13 @@ func (l *loop) enqueue() (*step, error) {
 			continue
 		case s.inFlight:
 			b.add(s, 0, true)
-			features = features.Union(s.Settings.Features())
+			features = features.Union(s.features())
 		case known > 0 && budget > 0:
 			n := min(known, budget)
 			budget -= n
 			b.add(s, n, n == known)
 			if n == known {
-				features = features.Union(s.Settings.Features())
+				features = features.Union(s.features())
 			}
 		}
 	}
@@ -270,6 +279,10 @@ func (l *loop) enqueue() (*step, error) {
 		return nil, l.context.Synchronize()
 	}
 	st.tokens = p.run.Output(0)
+	if features.Logits {
+		logits := p.run.Output(1)
+		st.logits = &logits
+	}
 	return st, nil
 }
 
@@ -280,11 +293,7 @@ func (l *loop) read(next *step) {
 	if st == nil {
 		return
 	}
-	ids := make([]int32, len(st.rows))
-	err := bindings.ReadInto(st.tokens, ids)
-	if freeErr := st.tokens.Free(); err == nil {
-		err = freeErr
-	}
+	ids, logits, err := l.results(st)
 	if err != nil {
 		l.fail(err)
 		return
@@ -294,20 +303,36 @@ func (l *loop) read(next *step) {
 		if s.ended { // it stopped while this token was computed
 			continue
 		}
-		l.deliver(s, ids[i], now)
+		var row []float32
+		if s.Logits {
+			n := l.model.Config.Vocabulary
+			row = logits[i*n : (i+1)*n]
+		}
+		l.deliver(s, ids[i], row, now)
 		// A row that is in the next step too still has a token in flight.
 		s.inFlight = !s.ended && next != nil && slices.Contains(next.rows, s)
 	}
 }
 
+// results reads what a step has computed and gives its values back.
+func (l *loop) results(st *step) (ids []int32, logits []float32, err error) {
+	ids = make([]int32, len(st.rows))
+	err = errors.Join(bindings.ReadInto(st.tokens, ids), st.tokens.Free())
+	if st.logits != nil {
+		logits = make([]float32, len(st.rows)*l.model.Config.Vocabulary)
+		err = errors.Join(err, bindings.ReadInto(*st.logits, logits), st.logits.Free())
+	}
+	return ids, logits, err
+}
+
 // deliver appends a token to its sequence and ends it where that was the last.
-func (l *loop) deliver(s *sequence, id int32, now time.Time) {
+func (l *loop) deliver(s *sequence, id int32, logits []float32, now time.Time) {
 	s.tokens = append(s.tokens, id)
 	s.result.Generated++
 	if s.result.FirstToken.IsZero() {
 		s.result.FirstToken = now
 	}
-	switch stop := s.Accept(id); {
+	switch stop := s.Accept(id, logits); {
 	case stop:
 		l.end(s, Stop, nil)
 	case len(s.tokens) >= s.limit:

@@ -75,11 +75,13 @@ func (s Settings) penalizes() bool {
 }
 
 // Features are the parts of the tail that the rows of a step need; programs are kept per Features. History and Biases
-// are widths, from short ladders so that there are few programs.
+// are widths, from short ladders so that there are few programs. Logits hands the logits back as the output "logits",
+// as they are before biases and penalties.
 type Features struct {
 	Random  bool
 	History int
 	Biases  int
+	Logits  bool
 }
 
 // Features returns what s needs.
@@ -108,13 +110,14 @@ func ladder(n, base int) int {
 
 // Union is what rows with f and rows with g need together.
 func (f Features) Union(g Features) Features {
-	return Features{f.Random || g.Random, max(f.History, g.History), max(f.Biases, g.Biases)}
+	return Features{f.Random || g.Random, max(f.History, g.History), max(f.Biases, g.Biases), f.Logits || g.Logits}
 }
 
 // Tail returns the function that records the choice of a token per row as the output "tokens", and stores the tokens
 // for the next step. Its inputs are those that [Rows.Inputs] fills, in that order.
 func (f Features) Tail() func(*program.Builder, program.Step, *program.Value) {
 	return func(b *program.Builder, step program.Step, logits *program.Value) {
+		raw := logits
 		if f.Biases > 0 {
 			ids := b.Input("bias_ids", bindings.I32, bindings.AxisRows, f.Biases)
 			values := b.Input("bias_values", bindings.F32, bindings.AxisRows, f.Biases)
@@ -133,6 +136,9 @@ func (f Features) Tail() func(*program.Builder, program.Step, *program.Value) {
 		}
 		b.StoreTokens(tokens, step.RowSlots)
 		b.Output("tokens", tokens)
+		if f.Logits {
+			b.Output("logits", raw)
+		}
 	}
 }
 

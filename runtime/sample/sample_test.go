@@ -47,7 +47,7 @@ func TestFeatures(t *testing.T) {
 		}
 		return m
 	}()}.Features())
-	require.Equal(t, Features{true, 256, 16}, Features{false, 256, 0}.Union(Features{true, 64, 16}))
+	require.Equal(t, Features{true, 256, 16, true}, Features{false, 256, 0, true}.Union(Features{true, 64, 16, false}))
 }
 
 // The inputs of rows with different settings, in the order in which the tail declares them.
@@ -55,7 +55,7 @@ func TestRows(t *testing.T) {
 	biased := Settings{LogitBias: map[int32]float64{3: -1.5}}
 	penalized := Settings{Temperature: 0.5, TopK: 2, MinP: 0.1, Seed: 7, RepetitionPenalty: 1.5, PresencePenalty: 0.25, PenaltyWindow: 3}
 	f := biased.Features().Union(penalized.Features())
-	require.Equal(t, Features{true, 64, 16}, f)
+	require.Equal(t, Features{Random: true, History: 64, Biases: 16}, f)
 
 	b := program.NewBuilder(nil, bindings.F32, program.Limits{Tokens: 1, Rows: 2, Sequences: 2})
 	step := b.Step()
