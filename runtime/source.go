@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"mlxcel/bindings"
 	"mlxcel/runtime/chat"
 	"mlxcel/runtime/models"
 	"mlxcel/runtime/tokenizer"
@@ -23,14 +22,6 @@ type source struct {
 	eos        []int32 // tokens that end an answer
 }
 
-// tensors is a checkpoint as package models looks at it.
-type tensors map[string]weights.Tensor
-
-func (t tensors) Lookup(name string) (bindings.DType, []int, bool) {
-	tensor, ok := t[name]
-	return tensor.DType, tensor.Shape, ok
-}
-
 // openSource reads everything of a model but its weights.
 func openSource(path string) (*source, error) {
 	checkpoint, err := weights.Open(path)
@@ -39,7 +30,7 @@ func openSource(path string) (*source, error) {
 	}
 	s := &source{checkpoint: checkpoint}
 	inModel := func(err error) error { return fmt.Errorf("model %s: %w", path, err) }
-	if s.model, err = models.Open(checkpoint.Config, tensors(checkpoint.Tensors)); err != nil {
+	if s.model, err = models.Open(checkpoint.Config, checkpoint); err != nil {
 		return nil, inModel(err)
 	}
 	if err := s.readTokenizer(); err != nil {

@@ -29,7 +29,7 @@ type Options struct {
 	Context   bindings.ContextParams
 	MaxTokens int // the longest sequence, prompt and answer; default: what the model was trained for, at most 1<<20
 	Slots     int // sequences that can be kept at once, default 4
-	Chunk     int // prompt tokens of one step, default 512 on a GPU, 32 on the CPU: a step cannot be interrupted
+	Chunk     int // prompt tokens of one step; default: what suits the device and library. A step cannot be interrupted
 
 	// Progress, if not nil, is told how many bytes of the weights are loaded.
 	Progress func(done, total int64)

@@ -70,19 +70,12 @@ func tinyModels(t testing.TB) []string {
 	return paths
 }
 
-type tensors map[string]weights.Tensor
-
-func (t tensors) Lookup(name string) (bindings.DType, []int, bool) {
-	tensor, ok := t[name]
-	return tensor.DType, tensor.Shape, ok
-}
-
 func openModel(t testing.TB, path string) (*bindings.Library, *models.Model, *weights.Checkpoint) {
 	loaded, err := loader.Open(loader.Options{Bundle: testenv.Bundle(t)})
 	require.NoError(t, err)
 	c, err := weights.Open(path)
 	require.NoError(t, err)
-	m, err := models.Open(c.Config, tensors(c.Tensors))
+	m, err := models.Open(c.Config, c)
 	require.NoError(t, err)
 	return loaded.Library, m, c
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"runtime/debug"
 	"unsafe"
 
 	"mlxcel/bindings"
@@ -59,6 +60,7 @@ func loadWeights(ctx *bindings.Context, p *program.Program, checkpoint *weights.
 			progress(done, total)
 		}
 	}
+	debug.FreeOSMemory() // tensors that were converted on the way lie on Go's heap
 	return set, nil
 }
 

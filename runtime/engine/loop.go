@@ -88,10 +88,7 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	}
 	l.activation = l.facts.Device.Activation
 	if l.chunk = o.Chunk; l.chunk == 0 {
-		l.chunk = 512
-		if l.facts.Device.Device == bindings.DeviceCPU {
-			l.chunk = 32
-		}
+		l.chunk = defaultChunk(l.facts.Device.Device, library.Info().Backend)
 	}
 	l.slots = make([]slot, max(o.Slots, 1))
 	if o.Slots == 0 {
@@ -113,6 +110,18 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	}
 	l.facts.WeightBytes, l.facts.LoadTime = l.weights.bytes, time.Since(begin)
 	return l, nil
+}
+
+// defaultChunk is how many prompt tokens a step takes: enough to be fast, and so few that a step, which cannot be
+// interrupted, takes a second or two at most. MLX's CPU kernels gain nothing from more.
+func defaultChunk(device bindings.Device, backend string) int {
+	switch {
+	case device == bindings.DeviceCPU && backend == "mlx":
+		return 32
+	case device == bindings.DeviceCPU:
+		return 256
+	}
+	return 512
 }
 
 func (l *loop) destroy() {

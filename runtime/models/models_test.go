@@ -27,13 +27,6 @@ func (s shapes) Lookup(name string) (bindings.DType, []int, bool) {
 	return bindings.BF16, shape, ok
 }
 
-type tensors map[string]weights.Tensor
-
-func (t tensors) Lookup(name string) (bindings.DType, []int, bool) {
-	tensor, ok := t[name]
-	return tensor.DType, tensor.Shape, ok
-}
-
 // greedy is the tail that the golden programs have.
 func greedy(b *program.Builder, s program.Step, logits *program.Value) {
 	tokens := b.Argmax(logits)
@@ -44,7 +37,7 @@ func greedy(b *program.Builder, s program.Step, logits *program.Value) {
 func openTiny(t testing.TB, name string) *Model {
 	c, err := weights.Open(filepath.Join(testenv.Root(), "tests", "goldens", "tiny", name))
 	require.NoError(t, err)
-	m, err := Open(c.Config, tensors(c.Tensors))
+	m, err := Open(c.Config, c)
 	require.NoError(t, err)
 	return m
 }

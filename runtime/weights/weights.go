@@ -56,6 +56,12 @@ type Checkpoint struct {
 	GGUF *GGUF
 }
 
+// Lookup returns the dtype and shape of a tensor, false if there is none of that name.
+func (c *Checkpoint) Lookup(name string) (bindings.DType, []int, bool) {
+	t, ok := c.Tensors[name]
+	return t.DType, t.Shape, ok
+}
+
 // Tensor describes one tensor of a checkpoint. Its parts, joined in order, are
 // its elements in row-major order, little endian.
 type Tensor struct {
