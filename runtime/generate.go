@@ -34,6 +34,7 @@ type Request struct {
 	MaxTokens int      // of the answer; 0: up to the end of the context
 	Stop      []string // texts that end the answer; they are not part of it
 	IgnoreEOS bool     // go on after a token that ends an answer
+	Visible   []int32  // special tokens that are written out in the text; the others are left out of it
 	Sampling  Sampling
 
 	Logprobs    bool // pieces have a Logprob
@@ -207,6 +208,10 @@ func (m *Model) newAnswer(r Request) *answer {
 	a.text.stops = slices.DeleteFunc(slices.Clone(r.Stop), func(s string) bool { return s == "" })
 	if m.tokenizer != nil {
 		a.text.decoder = m.tokenizer.NewDecoder(true)
+		a.text.visible = map[int32]string{}
+		for _, id := range r.Visible {
+			a.text.visible[id], _ = m.tokenizer.Token(id)
+		}
 	}
 	return a
 }

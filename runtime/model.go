@@ -7,6 +7,7 @@ import (
 
 	"mlxcel/bindings"
 	"mlxcel/loader"
+	"mlxcel/runtime/chat"
 	"mlxcel/runtime/engine"
 	"mlxcel/runtime/tokenizer"
 )
@@ -15,6 +16,7 @@ import (
 type ModelOptions struct {
 	ContextTokens int // the longest prompt and answer together; 0: what the model was trained for
 	Slots         int // sequences kept at once, running or for reuse; 0: 4
+	Queue         int // requests that may wait for a slot; 0: any number. More get ErrQueueFull
 	ChunkTokens   int // prompt tokens computed at once; 0: a good number for the device
 
 	// Progress, if not nil, is called while the weights are loaded, with bytes.
@@ -43,7 +45,7 @@ func (r *Runtime) LoadModel(path string, o ModelOptions) (*Model, error) {
 	}
 	e, library, err := r.start(s, engine.Options{
 		Context:   bindings.ContextParams{Device: bindings.DeviceCPU, Threads: r.options.Threads},
-		MaxTokens: o.ContextTokens, Slots: o.Slots, Chunk: o.ChunkTokens, Progress: o.Progress,
+		MaxTokens: o.ContextTokens, Slots: o.Slots, Queue: o.Queue, Chunk: o.ChunkTokens, Progress: o.Progress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", path, err)
@@ -75,11 +77,42 @@ func (m *Model) Facts() engine.Facts { return m.engine.Facts() }
 // Memory returns the memory that the device uses for arrays, of all models of the process together.
 func (m *Model) Memory() (bindings.Memory, error) { return m.engine.Memory() }
 
+// Stats returns how things stood after the last step. It does not wait.
+func (m *Model) Stats() engine.Stats { return m.engine.Stats() }
+
+// Broken is closed when the device is lost and the model can serve nothing more; then Err says why.
+func (m *Model) Broken() <-chan struct{} { return m.engine.Broken() }
+
+// Err is why the model is broken, nil while it is not.
+func (m *Model) Err() error { return m.engine.Err() }
+
 // EOS returns the tokens that end an answer.
 func (m *Model) EOS() []int32 { return slices.Clone(m.eos) }
 
 // HasChatTemplate reports whether the model can chat.
 func (m *Model) HasChatTemplate() bool { return m.chat.exists() }
+
+// ChatTemplate returns the source of the chat template, for conversations with tools or without; "" if there is none.
+func (m *Model) ChatTemplate(tools bool) (string, error) {
+	text, err := m.chat.source(tools)
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return "", nil
+	}
+	return text, err
+}
+
+// Reasoning returns the markers that the template puts around reasoning, false if it knows none.
+func (m *Model) Reasoning(tools bool) (chat.Markers, bool) {
+	t, err := m.chat.get(tools)
+	if err != nil {
+		return chat.Markers{}, false
+	}
+	return t.Reasoning()
+}
+
+// SpecialToken returns the text of a special token by the name that templates have for it, such as "bos_token"; "" if
+// the model has none.
+func (m *Model) SpecialToken(name string) string { return m.chat.special[name] }
 
 // Tokenizer returns the model's tokenizer, nil if it has none.
 func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tokenizer }

@@ -26,6 +26,7 @@ var (
 	ErrClosed        = engine.ErrClosed
 	ErrPromptTooLong = engine.ErrPromptTooLong
 	ErrEmptyPrompt   = engine.ErrEmptyPrompt
+	ErrQueueFull     = engine.ErrQueueFull
 	ErrNoModel       = errors.New("no model is given and there is no default model")
 )
 

@@ -90,6 +90,16 @@ func TestRealModel(t *testing.T) {
 	_, _, s = collect(t, m, chat)
 	require.Greater(t, s.CachedTokens, s.PromptTokens/2)
 
+	// A special token is left out of the text, unless it is asked for.
+	end := m.EOS()[0]
+	forced := Request{Messages: chat.Messages, MaxTokens: 2, IgnoreEOS: true, Sampling: Sampling{LogitBias: map[int32]float64{end: 1000}}}
+	hidden, _, _ := collect(t, m, forced)
+	require.Empty(t, hidden)
+	forced.Visible = []int32{end}
+	shown, _, _ := collect(t, m, forced)
+	spelling, _ := m.Tokenizer().Token(end)
+	require.Equal(t, spelling+spelling, shown)
+
 	// Special tokens written out in a plain prompt count as such, and nothing is put around it.
 	prompt, err := m.PromptTokens(Request{Prompt: "<|im_start|>user"})
 	require.NoError(t, err)

@@ -136,7 +136,7 @@ func (c *chatTemplates) get(tools bool) (*chat.Template, error) {
 		i = 1
 	}
 	if c.compiled[i] == nil {
-		text, err := chat.SelectTemplate(c.field, c.file, tools)
+		text, err := c.source(tools)
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +146,9 @@ func (c *chatTemplates) get(tools bool) (*chat.Template, error) {
 	}
 	return c.compiled[i], nil
 }
+
+// source is the text of the template, or chat.ErrNoTemplate.
+func (c *chatTemplates) source(tools bool) (string, error) { return chat.SelectTemplate(c.field, c.file, tools) }
 
 // exists reports whether there is a template, broken or not.
 func (c *chatTemplates) exists() bool {

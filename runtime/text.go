@@ -9,6 +9,7 @@ import (
 // textStream turns tokens into text and looks for stop texts across the borders of tokens.
 type textStream struct {
 	decoder *tokenizer.Decoder // nil: no text
+	visible map[int32]string   // special tokens that are written out
 	stops   []string
 	held    string // may be the beginning of a stop text
 	stopped bool
@@ -19,6 +20,9 @@ type textStream struct {
 func (t *textStream) add(token int32) (text string, stop bool) {
 	if t.decoder == nil || t.stopped {
 		return "", t.stopped
+	}
+	if spelling, ok := t.visible[token]; ok {
+		return t.push(t.decoder.Flush() + spelling)
 	}
 	return t.push(t.decoder.Add(token))
 }

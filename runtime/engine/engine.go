@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mlxcel/bindings"
@@ -29,6 +30,7 @@ type Options struct {
 	Context   bindings.ContextParams
 	MaxTokens int // the longest sequence, prompt and answer; default: what the model was trained for, at most 1<<20
 	Slots     int // sequences that can be kept at once, default 4
+	Queue     int // requests that may wait for a slot; 0: any number
 	Chunk     int // prompt tokens of one step; default: what suits the device and library. A step cannot be interrupted
 
 	// Progress, if not nil, is told how many bytes of the weights are loaded.
@@ -40,6 +42,7 @@ var (
 	ErrClosed        = errors.New("the model is closed")
 	ErrPromptTooLong = errors.New("the prompt is too long")
 	ErrEmptyPrompt   = errors.New("the prompt is empty")
+	ErrQueueFull     = errors.New("too many requests are waiting: try again later")
 )
 
 // Reason says why a request ended.
@@ -87,20 +90,43 @@ type Facts struct {
 	LoadTime    time.Duration
 }
 
+// Stats are a look at a running engine.
+type Stats struct {
+	Running, Waiting int // requests
+	Slots            []SlotStats
+	Steps            uint64 // since the start
+	StepSequences    uint64 // the sequences of all steps together: divided by Steps, the mean batch
+	StepTokens       uint64 // the tokens that all steps computed
+}
+
+// SlotStats describe what a slot holds.
+type SlotStats struct {
+	Busy   bool
+	Tokens int // in the state
+}
+
 // Engine serves one model.
 type Engine struct {
 	facts    Facts
 	vocab    int
+	queue    int
 	commands chan func(*loop)
 	closing  chan struct{}
 	closed   chan struct{}
 	once     sync.Once
+
+	waiting atomic.Int64 // requests without a slot
+	stats   atomic.Pointer[Stats]
+	broken  chan struct{} // closed when the device is lost
+	failure error         // why; written before broken is closed
 }
 
 // Start opens a context on a thread of its own and loads the weights.
 func Start(library *bindings.Library, model *models.Model, checkpoint *weights.Checkpoint, options Options) (*Engine, error) {
 	e := &Engine{
 		vocab:    model.Config.Vocabulary,
+		queue:    options.Queue,
+		broken:   make(chan struct{}),
 		commands: make(chan func(*loop)),
 		closing:  make(chan struct{}),
 		closed:   make(chan struct{}),
@@ -114,7 +140,8 @@ func Start(library *bindings.Library, model *models.Model, checkpoint *weights.C
 			started <- err
 			return
 		}
-		e.facts = l.facts
+		e.facts, l.engine = l.facts, e
+		l.publish()
 		started <- nil
 		l.run(e.commands, e.closing)
 		l.destroy()
@@ -144,7 +171,40 @@ func (e *Engine) Submit(ctx context.Context, r Request) error {
 	if err := r.Settings.Check(e.vocab); err != nil {
 		return err
 	}
-	return e.do(func(l *loop) { l.admit(ctx, r) })
+	select {
+	case <-e.broken:
+		return e.failure
+	default:
+	}
+	if n := e.waiting.Add(1); e.queue > 0 && n > int64(e.queue) {
+		e.waiting.Add(-1)
+		return ErrQueueFull
+	}
+	if err := e.do(func(l *loop) { l.admit(ctx, r) }); err != nil {
+		e.waiting.Add(-1)
+		return err
+	}
+	return nil
+}
+
+// Stats returns how things stood after the last step. It does not wait.
+func (e *Engine) Stats() Stats {
+	s := *e.stats.Load()
+	s.Waiting = int(e.waiting.Load())
+	return s
+}
+
+// Broken is closed when the device is lost and the engine can serve nothing more; then Err says why.
+func (e *Engine) Broken() <-chan struct{} { return e.broken }
+
+// Err is why the engine is broken, nil while it is not.
+func (e *Engine) Err() error {
+	select {
+	case <-e.broken:
+		return e.failure
+	default:
+		return nil
+	}
 }
 
 // Memory asks the library for the memory in use.

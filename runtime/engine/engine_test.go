@@ -221,6 +221,83 @@ func TestQueue(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, order)
 }
 
+// A sequence that starts while another with the same beginning runs takes over what that has computed, and both go on
+// undisturbed.
+func TestSharingWithARunningSequence(t *testing.T) {
+	e := startTiny(t, Options{Slots: 3})
+	prompt := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	alone, _ := run(t, startTiny(t, Options{}), t.Context(), Request{Prompt: prompt, MaxTokens: 60})
+	other := append(slices.Clone(prompt[:8]), 20, 21)
+	otherAlone, _ := run(t, startTiny(t, Options{}), t.Context(), Request{Prompt: other, MaxTokens: 20})
+
+	var second []int32
+	var cached int
+	secondDone := make(chan struct{})
+	n := 0
+	first, _ := run(t, e, t.Context(), Request{Prompt: prompt, MaxTokens: 60, Accept: func(int32, []float32) bool {
+		if n++; n == 5 {
+			go func() {
+				var r Result
+				second, r = run(t, e, t.Context(), Request{Prompt: other, MaxTokens: 20})
+				cached = r.Cached
+				close(secondDone)
+			}()
+		}
+		return false
+	}})
+	<-secondDone
+	require.Equal(t, alone, first)
+	require.Equal(t, otherAlone, second)
+	require.Equal(t, 8, cached)
+
+	// A short common beginning with a long conversation is copied, and the conversation stays.
+	short := []int32{1, 2, 3, 50}
+	_, r := run(t, e, t.Context(), Request{Prompt: short, MaxTokens: 1})
+	require.Equal(t, 3, r.Cached)
+	_, r = run(t, e, t.Context(), Request{Prompt: slices.Concat(prompt, alone[:30]), MaxTokens: 1})
+	require.Equal(t, 39, r.Cached)
+}
+
+func TestQueueLimitAndStats(t *testing.T) {
+	e := startTiny(t, Options{Slots: 1, Queue: 2})
+	release := make(chan struct{})
+	done := make(chan Result, 8)
+	request := Request{
+		Prompt: []int32{1, 2}, MaxTokens: 3,
+		Accept: func(int32, []float32) bool { <-release; return false }, // a test may hold the engine up
+		Done:   func(r Result) { done <- r },
+	}
+	require.NoError(t, e.Submit(t.Context(), request))
+	for e.Stats().Waiting > 0 { // until it has its slot
+		time.Sleep(time.Millisecond)
+	}
+	errs := make(chan error, 8)
+	for range 8 { // the loop is held up, so each waits for it in a goroutine of its own
+		go func() { errs <- e.Submit(t.Context(), request) }()
+	}
+	for range 6 {
+		require.ErrorIs(t, <-errs, ErrQueueFull)
+	}
+	close(release)
+	for range 2 {
+		require.NoError(t, <-errs)
+	}
+	for range 3 {
+		require.Equal(t, Length, (<-done).Reason)
+	}
+	for e.Stats().Running > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	s := e.Stats()
+	require.Equal(t, 0, s.Waiting)
+	require.Len(t, s.Slots, 1)
+	require.False(t, s.Slots[0].Busy)
+	require.GreaterOrEqual(t, s.Slots[0].Tokens, 4)
+	require.GreaterOrEqual(t, s.Steps, uint64(9))
+	require.GreaterOrEqual(t, s.StepTokens, s.StepSequences)
+	require.NoError(t, e.Err())
+}
+
 func TestCloseEndsEverything(t *testing.T) {
 	e := startTiny(t, Options{Slots: 1})
 	var ended atomic.Int32

@@ -16,6 +16,7 @@ import (
 
 // loop is the state of the engine's goroutine.
 type loop struct {
+	engine     *Engine // its counters, and what others see
 	facts      Facts
 	model      *models.Model
 	activation bindings.DType
@@ -32,6 +33,7 @@ type loop struct {
 	pending *step // enqueued and not read yet
 	step    batch // the inputs of the step being made
 	clock   uint64
+	stats   Stats // the sums
 }
 
 // slot remembers which tokens the library's state holds.
@@ -51,6 +53,7 @@ type sequence struct {
 	// inFlight is whether a token is being computed that is not in tokens yet.
 	inFlight bool
 	limit    int // tokens may grow to this
+	placed   bool
 	result   Result
 	ended    bool
 }
@@ -178,6 +181,9 @@ func (l *loop) admit(ctx context.Context, r Request) {
 		s.limit = min(s.limit, len(r.Prompt)+r.MaxTokens)
 	}
 	l.waiting = append(l.waiting, s)
+	if err := l.engine.Err(); err != nil {
+		l.end(s, Failed, err)
+	}
 }
 
 // turn does one round: give slots to waiting sequences, enqueue a step, read the step before it.
@@ -187,9 +193,19 @@ func (l *loop) turn() {
 			l.end(s, Cancelled, err)
 		}
 	}
-	for len(l.waiting) > 0 && l.place(l.waiting[0]) {
-		l.running = append(l.running, l.waiting[0])
+	for len(l.waiting) > 0 {
+		s := l.waiting[0]
+		placed, err := l.place(s)
+		if err != nil {
+			l.end(s, Failed, err)
+			continue
+		}
+		if !placed {
+			break
+		}
 		l.waiting = l.waiting[1:]
+		l.running = append(l.running, s)
+		l.engine.waiting.Add(-1)
 	}
 	next, err := l.enqueue()
 	if err != nil {
@@ -197,38 +213,82 @@ func (l *loop) turn() {
 		next = nil
 	}
 	l.read(next)
+	l.publish()
 }
 
-// place gives s the free slot that shares the longest beginning with it; among equals the one that was not used for
-// the longest time. It reports whether there was one.
-func (l *loop) place(s *sequence) bool {
-	best, shared := -1, 0
-	for i := range l.slots {
-		c := &l.slots[i]
-		if c.busy {
-			continue
+// publish makes how things stand visible to other goroutines.
+func (l *loop) publish() {
+	s := l.stats
+	s.Running = len(l.running)
+	s.Slots = make([]SlotStats, len(l.slots))
+	for i, c := range l.slots {
+		s.Slots[i] = SlotStats{c.busy, len(c.tokens)}
+	}
+	for _, r := range l.running {
+		s.Slots[r.slot].Tokens = r.filled
+	}
+	l.engine.stats.Store(&s)
+}
+
+// place gives s a free slot and what another slot, free or busy, holds of its beginning. It reports whether there was
+// a free one.
+func (l *loop) place(s *sequence) (bool, error) {
+	target := l.oldestFree(-1)
+	if target < 0 {
+		return false, nil
+	}
+	source, shared := l.longestBeginning(s.tokens)
+	shared = min(shared, len(s.tokens)-1) // the last token must be computed to have logits
+	c := &l.slots[source]
+	switch {
+	case shared == 0:
+		if err := l.state.Reset(target); err != nil {
+			return false, err
 		}
-		n := common(c.tokens, s.tokens)
-		if best < 0 || n > shared || n == shared && c.used < l.slots[best].used {
-			best, shared = i, n
+	case !c.busy && 2*shared >= len(c.tokens):
+		target = source // most of what it holds goes on being of use
+	default:
+		if other := l.oldestFree(source); other >= 0 {
+			target = other
+			if err := l.state.Copy(source, target, shared); err != nil {
+				return false, err
+			}
+		} else {
+			target = source // the only free one
 		}
 	}
-	if best < 0 {
-		return false
-	}
-	c := &l.slots[best]
 	l.clock++
+	c = &l.slots[target]
 	c.busy, c.used = true, l.clock
-	s.slot = best
-	s.filled = min(shared, len(s.tokens)-1) // the last token must be computed to have logits
-	if shared == 0 && len(c.tokens) > 0 {
-		if err := l.state.Reset(best); err != nil {
-			l.fail(err)
+	c.tokens = append(c.tokens[:0], s.tokens[:shared]...)
+	s.slot, s.placed, s.filled, s.result.Cached = target, true, shared, shared
+	return true, nil
+}
+
+// oldestFree is the free slot, other than `but`, that was not used for the longest time; -1 if there is none.
+func (l *loop) oldestFree(but int) int {
+	best := -1
+	for i := range l.slots {
+		if c := &l.slots[i]; i != but && !c.busy && (best < 0 || c.used < l.slots[best].used) {
+			best = i
 		}
 	}
-	c.tokens = append(c.tokens[:0], s.tokens[:s.filled]...)
-	s.result.Cached = s.filled
-	return true
+	return best
+}
+
+// longestBeginning is the slot whose state shares the most tokens with the beginning of a sequence.
+func (l *loop) longestBeginning(tokens []int32) (slot, shared int) {
+	for i := range l.slots {
+		if n := common(l.slots[i].tokens, tokens); n > shared && !l.slots[i].busy {
+			slot, shared = i, n
+		}
+	}
+	for _, r := range l.running {
+		if n := common(r.tokens[:min(r.filled, len(r.tokens))], tokens); n > shared {
+			slot, shared = r.slot, n
+		}
+	}
+	return slot, shared
 }
 
 // enqueue makes a step of all running sequences that have something to compute; nil if none has.
@@ -283,6 +343,9 @@ func (l *loop) enqueue() (*step, error) {
 		s.filled += m.count
 		s.inFlight = m.row
 	}
+	l.stats.Steps++
+	l.stats.StepSequences += uint64(len(b.members))
+	l.stats.StepTokens += uint64(len(b.tokens))
 	if len(st.rows) == 0 {
 		// Nothing will be read of this step. Wait for it, so that steps do not pile up and a cancelled prompt ends soon.
 		return nil, l.context.Synchronize()
@@ -362,17 +425,36 @@ func (l *loop) end(s *sequence, reason Reason, err error) {
 		c.busy = false
 		c.tokens = append(c.tokens[:0], s.tokens[:min(s.filled, len(s.tokens))]...)
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, same)
+	if !s.placed {
+		l.waiting = slices.DeleteFunc(l.waiting, same)
+		l.engine.waiting.Add(-1)
+	}
 	s.result.Reason, s.result.Err, s.result.Ended = reason, err, time.Now()
 	s.Done(s.result)
 }
 
-// fail ends all running sequences: what their state holds after an error is unknown.
+// fail ends all running sequences: what their state holds after an error is unknown. With the device lost, it ends the
+// waiting ones too.
 func (l *loop) fail(err error) {
+	if errors.Is(err, bindings.ErrDevice) {
+		l.breakDown(err)
+		return
+	}
 	err = fmt.Errorf("the step failed: %w", err)
 	for _, s := range slices.Clone(l.running) {
 		l.end(s, Failed, err)
 		l.slots[s.slot].tokens = nil
 		_ = l.state.Reset(s.slot) // best effort: a slot without tokens is overwritten from its start
+	}
+}
+
+// breakDown ends everything for good.
+func (l *loop) breakDown(err error) {
+	if l.engine.Err() == nil {
+		l.engine.failure = fmt.Errorf("the device is lost: %w", err)
+		close(l.engine.broken)
+	}
+	for _, s := range slices.Concat(l.running, l.waiting) {
+		l.end(s, Failed, l.engine.failure)
 	}
 }
