@@ -19,7 +19,7 @@ type Inspection struct {
 	Config       *models.Config
 	Parameters   int64          // weights, as numbers
 	StoredBytes  int64          // in the files
-	Formats      map[string]int // how many matrices have which format: "affine 4 bit, group 32" or a dtype
+	Formats      map[string]int // how many tensors have which format: "affine 4 bit, group 32" or a dtype
 	HasTokenizer bool
 	HasTemplate  bool
 	EOS          []int32

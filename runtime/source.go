@@ -141,14 +141,16 @@ func (c *chatTemplates) get(tools bool) (*chat.Template, error) {
 			return nil, err
 		}
 		if c.compiled[i], err = chat.New(text, c.special); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the model's own %w; plain text works all the same (--no-chat-template)", err)
 		}
 	}
 	return c.compiled[i], nil
 }
 
 // source is the text of the template, or chat.ErrNoTemplate.
-func (c *chatTemplates) source(tools bool) (string, error) { return chat.SelectTemplate(c.field, c.file, tools) }
+func (c *chatTemplates) source(tools bool) (string, error) {
+	return chat.SelectTemplate(c.field, c.file, tools)
+}
 
 // exists reports whether there is a template, broken or not.
 func (c *chatTemplates) exists() bool {

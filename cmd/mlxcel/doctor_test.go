@@ -17,7 +17,7 @@ func TestDoctor(t *testing.T) {
 	for _, line := range []string{
 		`version +mlxcel ` + cli.Version, `system +\S`, `cpu +.*\d+ threads?$`, `memory +.* available$`,
 		`library +/bundle/lib/cpu/libmlxshim.so$`, ` +backend mlx 1.2.3, variant cpu, MLX 0.32.4$`, ` +built for MLX 0.32.4$`,
-		`tried +/elsewhere/libmlxshim.so: no such file$`, `device +cpu$`, `model +.*tiny: llama, \d+ parameters$`,
+		`tried +/elsewhere/libmlxshim.so: no such file$`, `device +cpu, 8\.00 GB of memory, of which 6\.00 GB available$`, `model +.*tiny: llama, \d+ parameters$`,
 		`Everything needed is there\.$`,
 	} {
 		require.Regexp(t, `(?m)^`+line, out)

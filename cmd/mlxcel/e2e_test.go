@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,8 +20,8 @@ import (
 
 const question = "What is the capital of France?"
 
-// real types a command line; the flags for the bundle and the model are added.
-func real(t *testing.T, input string, args ...string) (code int, stdout, stderr string) {
+// runReal types a command line; the flags for the bundle and the model are added.
+func runReal(t *testing.T, input string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	args = append(args, "--bundle", testenv.Bundle(t), "-m", testenv.Model(t))
@@ -31,20 +32,33 @@ func real(t *testing.T, input string, args ...string) (code int, stdout, stderr 
 // answerOf runs generate --json and returns its object.
 func answerOf(t *testing.T, args ...string) jsonObject {
 	t.Helper()
-	code, out, errors := real(t, "", append([]string{"generate", "--json"}, args...)...)
+	code, out, errors := runReal(t, "", append([]string{"generate", "--json"}, args...)...)
 	require.Equal(t, cli.ExitOK, code, errors)
 	var o jsonObject
 	require.NoError(t, json.Unmarshal([]byte(out), &o))
 	return o
 }
 
+// fullAnswer is the object of the question's whole answer, made once.
+func fullAnswer(t *testing.T) jsonObject {
+	t.Helper()
+	fullOnce.Do(func() { full = answerOf(t, "-p", question) })
+	require.NotEmpty(t, full.IDs, "an earlier test has failed to get it")
+	return full
+}
+
+var (
+	fullOnce sync.Once
+	full     jsonObject
+)
+
 func TestRealAnswer(t *testing.T) {
-	code, out, errors := real(t, "", "generate", "-p", question)
+	code, out, errors := runReal(t, "", "generate", "-p", question)
 	require.Equal(t, cli.ExitOK, code, errors)
 	require.Contains(t, out, "Paris")
 	require.Regexp(t, `^\d+ prompt tokens, .* tok/s \| \d+ tokens, .* tok/s \| first token after .* \| peak memory .*\n$`, errors)
 
-	o := answerOf(t, "-p", question)
+	o := fullAnswer(t)
 	require.Equal(t, out, o.Text+"\n", "streamed or not")
 	require.Equal(t, "stop", o.FinishReason)
 	require.Len(t, o.PromptIDs, 37)
@@ -58,15 +72,15 @@ func TestRealAnswer(t *testing.T) {
 }
 
 func TestRealRawPrompt(t *testing.T) {
-	chat := answerOf(t, "-p", question, "--system", "Be brief.", "-n", "4")
-	raw := answerOf(t, "--no-chat-template", "-n", "4",
+	chat := answerOf(t, "-p", question, "--system", "Be brief.", "-n", "2")
+	raw := answerOf(t, "--no-chat-template", "-n", "2",
 		"-p", "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"+question+"<|im_end|>\n<|im_start|>assistant\n")
 	require.Equal(t, chat.PromptIDs, raw.PromptIDs, "special tokens that are written out")
 	require.Equal(t, chat.IDs, raw.IDs)
 }
 
 func TestRealLimits(t *testing.T) {
-	full := answerOf(t, "-p", question)
+	full := fullAnswer(t)
 	o := answerOf(t, "-p", question, "-n", "3")
 	require.Equal(t, full.IDs[:3], o.IDs)
 	require.Equal(t, "length", o.FinishReason)
@@ -77,14 +91,14 @@ func TestRealLimits(t *testing.T) {
 	require.Equal(t, before, o.Text)
 	require.Equal(t, "stop", o.FinishReason)
 
-	o = answerOf(t, "-p", question, "--ignore-eos", "--context", "60")
+	o = answerOf(t, "-p", question, "--ignore-eos", "--context", "52")
 	require.Equal(t, "length", o.FinishReason)
 	require.Equal(t, full.IDs, o.IDs[:len(full.IDs)])
 	require.Greater(t, len(o.IDs), len(full.IDs))
 }
 
 func TestRealSeed(t *testing.T) {
-	args := []string{"-p", "Tell me a story.", "-n", "12", "--temp", "1.5"}
+	args := []string{"-p", "Tell me a story.", "-n", "8", "--temp", "1.5"}
 	first := answerOf(t, append(args, "--seed", "1")...)
 	again := answerOf(t, append(args, "--seed", "1")...)
 	other := answerOf(t, append(args, "--seed", "2")...)
@@ -94,7 +108,7 @@ func TestRealSeed(t *testing.T) {
 }
 
 func TestRealChat(t *testing.T) {
-	code, out, errors := real(t, script(question, "And of Italy?", "/stats"), "chat", "-n", "12")
+	code, out, errors := runReal(t, script(question, "And of Italy?", "/stats"), "chat", "-n", "12")
 	require.Equal(t, cli.ExitOK, code, errors)
 	require.Contains(t, out, "Paris")
 	// The second prompt begins with all of the first one.
@@ -107,7 +121,7 @@ func TestRealInspectAndDoctor(t *testing.T) {
 	require.Equal(t, cli.ExitOK, code, errors.String())
 	require.Contains(t, out.String(), "134.5 million")
 
-	code, report, _ := real(t, "", "doctor")
+	code, report, _ := runReal(t, "", "doctor")
 	require.Equal(t, cli.ExitOK, code)
 	require.Contains(t, report, "Everything needed is there.")
 }

@@ -61,7 +61,9 @@ func (f *fake) Attempts() []runtime.Attempt {
 	return []runtime.Attempt{{Path: "/elsewhere/libmlxshim.so", Result: "no such file"}}
 }
 
-func (f *fake) Device() (runtime.DeviceFacts, error) { return runtime.DeviceFacts{}, nil }
+func (f *fake) Device() (runtime.DeviceFacts, error) {
+	return runtime.DeviceFacts{Device: 1, TotalMemory: 8e9, FreeMemory: 6e9}, nil
+}
 
 func (f *fake) LoadModel(path string, o runtime.ModelOptions) (model, error) {
 	f.path, f.settings = path, o

@@ -103,7 +103,7 @@ func printInspection(w io.Writer, i *runtime.Inspection, need runtime.MemoryNeed
 	return t.Flush()
 }
 
-// formats lists how many matrices have which format, the most frequent first.
+// formats lists how many tensors have which format, the most frequent first.
 func formats(count map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		if d := count[b] - count[a]; d != 0 {
@@ -150,7 +150,7 @@ type inspection struct {
 	Family          string         `json:"family"`
 	Parameters      int64          `json:"parameters"`
 	StoredBytes     int64          `json:"stored_bytes"`
-	Matrices        map[string]int `json:"matrices_by_format"`
+	Tensors         map[string]int `json:"tensors_by_format"`
 	Layers          int            `json:"layers"`
 	Hidden          int            `json:"hidden_size"`
 	Heads           int            `json:"heads"`
@@ -174,7 +174,7 @@ func jsonInspection(i *runtime.Inspection, need runtime.MemoryNeed, program stri
 	c := i.Config
 	o := inspection{
 		Name: i.Name, Path: i.Path, Format: i.Format, Family: i.Family,
-		Parameters: i.Parameters, StoredBytes: i.StoredBytes, Matrices: i.Formats,
+		Parameters: i.Parameters, StoredBytes: i.StoredBytes, Tensors: i.Formats,
 		Layers: c.Layers, Hidden: c.Hidden, Heads: c.Heads, KVHeads: c.KVHeads,
 		Experts: c.Experts, ExpertsPerToken: c.ExpertsPerToken, Vocabulary: c.Vocabulary, Context: c.MaxPositions,
 		HasTokenizer: i.HasTokenizer, HasTemplate: i.HasTemplate, EndTokens: append([]int32{}, i.EOS...), Program: program,

@@ -81,7 +81,7 @@ func TestInspectJSON(t *testing.T) {
 	require.Equal(t, "tiny", i.Name)
 	require.Equal(t, "mlx", i.Format)
 	require.Equal(t, []int32{3, 5}, i.EndTokens)
-	require.Equal(t, map[string]int{"f32": 8}, i.Matrices)
+	require.Equal(t, map[string]int{"f32": 11}, i.Tensors)
 	const matrices = 100*32 + 2*32*32 + 2*16*32 + 3*64*32
 	require.Equal(t, int64(matrices*4+3*32*4), i.StoredBytes)
 	require.Equal(t, i.StoredBytes, i.Memory.Weights)

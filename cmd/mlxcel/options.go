@@ -19,7 +19,7 @@ type libraryOptions struct {
 
 func (o *libraryOptions) define(f *pflag.FlagSet) {
 	f.StringVar(&o.Bundle, "bundle", "", "`FOLDER` with the libraries; default: $MLXCEL_BUNDLE, or the folder lib beside mlxcel")
-	f.Var(newChoice(&o.Backend, "auto", "mlx"), "backend", "library to compute with")
+	f.Var(newChoice(&o.Backend, "auto", "native", "mlx"), "backend", "library to compute with")
 	f.Var(newChoice(&o.Device, "auto", "cpu"), "device", "device to compute on")
 }
 
@@ -128,7 +128,7 @@ func newChoice(value *string, allowed ...string) *choice {
 // Set takes a word.
 func (c *choice) Set(word string) error {
 	if !slices.Contains(c.allowed, word) {
-		return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
+		return fmt.Errorf("want %s", strings.Join(c.allowed, ", "))
 	}
 	*c.value = word
 	return nil

@@ -83,7 +83,7 @@ func TestSecondCtrlC(t *testing.T) {
 	require.Equal(t, cli.ExitInterrupted, exitCode(t, c.Wait()))
 }
 
-// terminal is a process on a terminal of its own.
+// terminalProcess is a process on a terminal of its own.
 type terminalProcess struct {
 	*exec.Cmd
 	keys   *os.File
@@ -152,7 +152,7 @@ func TestChatOnATerminal(t *testing.T) {
 	p = startOnTerminal(t, c)
 	p.screen.expect(t, "/help for help")
 	p.press(t, up+enter)
-	p.screen.expect(t, "answer to still there")
+	p.screen.expect(t, "answer to still there\r\n> ")
 	p.press(t, ctrlC)
 	require.Equal(t, cli.ExitOK, exitCode(t, p.Wait()))
 }
@@ -160,6 +160,7 @@ func TestChatOnATerminal(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	p := startOnTerminal(t, start(t, "fake", "generate", "-p", "hello"))
 	require.Equal(t, cli.ExitOK, exitCode(t, p.Wait()))
+	p.screen.expect(t, "loading ")
 	p.screen.expect(t, "answer to hello")
 	p.screen.expect(t, "first token after")
 

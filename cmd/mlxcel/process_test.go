@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"testing"
@@ -14,7 +15,9 @@ func start(t *testing.T, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	c := exec.CommandContext(t.Context(), self, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, self, args...)
 	c.Env = append(os.Environ(), programVariable+"="+program, "MLXCEL_HISTORY=")
 	return c
 }

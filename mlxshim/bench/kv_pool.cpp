@@ -12,8 +12,8 @@ int main(int argc, char** argv) {
   for (int64_t rows : {1024, 8192, 65536}) {
     test::Pool pool(rows);
     auto result = pool.measure(steps);
-    std::printf("pool of %5.0f MB: %6.0f us a step (best of %d: %.0f), %.2f MB over the pool\n", double(pool.bytes()) / 1e6,
-                result.median_us, steps, result.best_us, double(result.extra_bytes) / 1e6);
+    std::printf("pool of %5.0f MB: %6.0f us a step (best of %d: %.0f), %.2f MB over the pool\n",
+                double(pool.bytes()) / 1e6, result.median_us, steps, result.best_us, double(result.extra_bytes) / 1e6);
   }
   return test::failures != 0;
 }

@@ -34,7 +34,10 @@ struct Matrix {
 struct Layer {
   Matrix qkv, o, gate_up, down;
   explicit Layer(test::Random& r)
-      : qkv(r, kQkv, kHidden, 4), o(r, kHidden, kHeads * kDim, 4), gate_up(r, 2 * kFfn, kHidden, 4), down(r, kHidden, kFfn, 4) {}
+      : qkv(r, kQkv, kHidden, 4),
+        o(r, kHidden, kHeads * kDim, 4),
+        gate_up(r, 2 * kFfn, kHidden, 4),
+        down(r, kHidden, kFfn, 4) {}
 };
 
 struct Model {
@@ -56,8 +59,8 @@ inline test::Builder decode_program(test::Session& session, const Model& model, 
   const Type hidden{F32, TOKENS, {tokens, kHidden}};
   auto ids = b.input({I32, TOKENS, {tokens}}), id_slots = b.input({I32, TOKENS, {tokens}}),
        positions = b.input({I32, TOKENS, {tokens}}), slots = b.input({I32, SEQUENCES, {1}}),
-       offsets = b.input({I32, OFFSETS, {2}}), contexts = b.input({I32, SEQUENCES, {1}}), rows = b.input({I32, ROWS, {1}}),
-       row_slots = b.input({I32, ROWS, {1}});
+       offsets = b.input({I32, OFFSETS, {2}}), contexts = b.input({I32, SEQUENCES, {1}}),
+       rows = b.input({I32, ROWS, {1}}), row_slots = b.input({I32, ROWS, {1}});
   auto add = [&](const Matrix& m) {
     return std::vector<int64_t>{b.weight(session.add(U32, {m.rows, m.width * m.bits / 32}, m.words)),
                                 b.weight(session.add(F32, {m.rows, m.width / kGroup}, m.scales)),
@@ -67,14 +70,18 @@ inline test::Builder decode_program(test::Session& session, const Model& model, 
   auto table = add(model.embedding);
   auto linear = [&](int64_t x, const Matrix& m) {
     auto w = add(m);
-    return b.op(MLXSHIM_OP_LINEAR, {x, w[0], w[1], w[2]}, {MLXSHIM_QUANT_AFFINE, m.bits, kGroup}, {{F32, TOKENS, {tokens, m.rows}}});
+    return b.op(MLXSHIM_OP_LINEAR, {x, w[0], w[1], w[2]}, {MLXSHIM_QUANT_AFFINE, m.bits, kGroup},
+                {{F32, TOKENS, {tokens, m.rows}}});
   };
   auto slice = [&](int64_t x, int64_t start, int64_t size) {
     return b.op(MLXSHIM_OP_SLICE, {x}, {start, size}, {{F32, TOKENS, {tokens, size}}});
   };
-  auto heads = [&](int64_t x, int64_t n) { return b.op(MLXSHIM_OP_RESHAPE, {x}, {}, {{F32, TOKENS, {tokens, n, kDim}}}); };
+  auto heads = [&](int64_t x, int64_t n) {
+    return b.op(MLXSHIM_OP_RESHAPE, {x}, {}, {{F32, TOKENS, {tokens, n, kDim}}});
+  };
   auto rope = [&](int64_t x, int64_t n) {
-    return b.op(MLXSHIM_OP_ROPE, {x, positions}, {kDim, 0, bits(kBase), bits(1), bits(1)}, {{F32, TOKENS, {tokens, n, kDim}}});
+    return b.op(MLXSHIM_OP_ROPE, {x, positions}, {kDim, 0, bits(kBase), bits(1), bits(1)},
+                {{F32, TOKENS, {tokens, n, kDim}}});
   };
   auto rms = [&](int64_t x, Type type) { return b.op(MLXSHIM_OP_RMS_NORM, {x, norm}, {bits(kEps)}, {type}); };
 
@@ -87,11 +94,13 @@ inline test::Builder decode_program(test::Session& session, const Model& model, 
     auto k = rope(heads(slice(qkv, kHeads * kDim, kKvHeads * kDim), kKvHeads), kKvHeads);
     auto v = heads(slice(qkv, (kHeads + kKvHeads) * kDim, kKvHeads * kDim), kKvHeads);
     b.op(MLXSHIM_OP_KV_WRITE, {k, v, slots, offsets, contexts}, {l}, {});
-    auto y = b.op(MLXSHIM_OP_ATTEND, {q, slots, offsets, contexts}, {l, bits(kScale)}, {{F32, TOKENS, {tokens, kHeads, kDim}}});
+    auto y = b.op(MLXSHIM_OP_ATTEND, {q, slots, offsets, contexts}, {l, bits(kScale)},
+                  {{F32, TOKENS, {tokens, kHeads, kDim}}});
     y = b.op(MLXSHIM_OP_RESHAPE, {y}, {}, {{F32, TOKENS, {tokens, kHeads * kDim}}});
     x = b.op(MLXSHIM_OP_ADD, {x, linear(y, layer.o)}, {}, {hidden});
     auto wide = linear(rms(x, hidden), layer.gate_up);
-    auto act = b.op(MLXSHIM_OP_SWIGLU, {slice(wide, 0, kFfn), slice(wide, kFfn, kFfn)}, {}, {{F32, TOKENS, {tokens, kFfn}}});
+    auto act =
+        b.op(MLXSHIM_OP_SWIGLU, {slice(wide, 0, kFfn), slice(wide, kFfn, kFfn)}, {}, {{F32, TOKENS, {tokens, kFfn}}});
     x = b.op(MLXSHIM_OP_ADD, {x, linear(act, layer.down)}, {}, {hidden});
   }
   auto last = rms(b.op(MLXSHIM_OP_GATHER_ROWS, {x, rows}, {}, {{F32, ROWS, {1, kHidden}}}), {F32, ROWS, {1, kHidden}});

@@ -1,12 +1,12 @@
 // What the library adds to MLX: a decode step of SmolLM2-135M's shape as a C++ loop over MLX's ops, and the same step
 // through the ABI, in turns; medians. Both are double-buffered: a step is enqueued before the token before it is read.
 // usage: step [rounds]
+#include <mlx/mlx.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <mlx/mlx.h>
 
 #include "llama_shape.h"
 
@@ -95,7 +95,8 @@ class Loop {
 class Abi {
  public:
   explicit Abi(const Model& model)
-      : state_(session_.make_state(1, 1024, std::vector<mlxshim_layer>(size_t(kLayers), test::layer(kKvHeads, kDim, kDim)))),
+      : state_(session_.make_state(1, 1024,
+                                   std::vector<mlxshim_layer>(size_t(kLayers), test::layer(kKvHeads, kDim, kDim)))),
         program_(session_.load(decode_program(session_, model, 1), state_)) {}
 
   int64_t step(int32_t at) {
@@ -149,7 +150,8 @@ int main(int argc, char** argv) {
     if (round > 0) abi_times.push_back((now() - start) / per_round), abi_cpu.push_back((cpu() - used) / per_round);
   }
   double l = median(loop_times) * 1e6, a = median(abi_times) * 1e6;
-  std::printf("loop over MLX's ops %.0f us/step, through the ABI %.0f us/step: %+.0f us, %+.1f %%\n", l, a, a - l, 100 * (a - l) / l);
+  std::printf("loop over MLX's ops %.0f us/step, through the ABI %.0f us/step: %+.0f us, %+.1f %%\n", l, a, a - l,
+              100 * (a - l) / l);
   std::printf("processor time: %.0f and %.0f us/step\n", median(loop_cpu) * 1e6, median(abi_cpu) * 1e6);
   std::printf("enqueueing a step takes %.0f us; %s\n", median(abi.host) * 1e6,
               loop_tokens == abi_tokens ? "same tokens" : "other tokens");

@@ -81,8 +81,8 @@ std::vector<WeightSource::Part> read_parts(Call& call, const mlxshim_weight& wei
       require(given.offset >= 0 && given.offset <= part.file->size(), "a part begins at ", given.offset, " of ",
               part.file->path(), ", which has ", part.file->size(), " bytes");
       if (given.bytes > part.file->size() - given.offset)
-        fail(MLXSHIM_ERR_IO, part.file->path(), " has ", part.file->size(), " bytes, the weight needs ",
-             given.bytes, " from ", given.offset);
+        fail(MLXSHIM_ERR_IO, part.file->path(), " has ", part.file->size(), " bytes, the weight needs ", given.bytes,
+             " from ", given.offset);
     } else {
       require(given.bytes == 0 || given.data != nullptr, "a part has neither file nor data");
     }

@@ -37,7 +37,7 @@ class WeightSource {
 
 struct WeightFacts {
   std::string name;
-  Type type;            // as it is kept
+  Type type;             // as it is kept
   int64_t stored_dtype;  // of the source's bytes
 };
 

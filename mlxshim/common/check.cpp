@@ -53,7 +53,9 @@ class Checker {
 
   void weight(size_t i, const char* what) const { want(program_.is_weight(op_->inputs[i]), what, " is not a weight"); }
 
-  void floats(const Type& t, const char* what) const { want(is_float(t.dtype), what, " is ", t.print(), ", not of floats"); }
+  void floats(const Type& t, const char* what) const {
+    want(is_float(t.dtype), what, " is ", t.print(), ", not of floats");
+  }
 
   void shape(const Type& t, std::initializer_list<int64_t> dims, const char* what) const {
     want(t.ndim == int(dims.size()) && std::equal(dims.begin(), dims.end(), t.dims.begin()), what, " is ", t.print(),

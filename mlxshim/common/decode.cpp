@@ -64,7 +64,8 @@ class Decoder {
 
   int32_t value() {
     int64_t v = next();
-    if (v < 0 || v >= int64_t(program_.types.size())) bad("uses value ", v, " where ", program_.types.size(), " are made");
+    if (v < 0 || v >= int64_t(program_.types.size()))
+      bad("uses value ", v, " where ", program_.types.size(), " are made");
     return int32_t(v);
   }
 

@@ -15,7 +15,8 @@ int64_t start_of(const Program& program, const RunArguments& run, int64_t s) {
 }
 
 void check_count(const char* what, int64_t live, int64_t low, int64_t recorded) {
-  require(live >= low && live <= recorded, "the run has ", live, " ", what, ", the program takes ", low, " to ", recorded);
+  require(live >= low && live <= recorded, "the run has ", live, " ", what, ", the program takes ", low, " to ",
+          recorded);
 }
 
 void check_demand(const Program& program, const Ledger* ledger, const RunArguments& run, const Demand& demand) {
@@ -57,7 +58,8 @@ void check_batch(const Program& program, const StateShape& shape, const Ledger& 
     for (size_t l = 0; l < program.layers.size(); l++) {
       const int64_t length = ledger.length(slots[s], l);
       if (program.layers[l].written)
-        require(start <= length, "sequence ", s, " would begin at ", start, " where slot ", slots[s], " ends at ", length);
+        require(start <= length, "sequence ", s, " would begin at ", start, " where slot ", slots[s], " ends at ",
+                length);
       else if (program.layers[l].read)
         require(contexts[s] <= length, "sequence ", s, " has a context of ", contexts[s], " where slot ", slots[s],
                 " ends at ", length);

@@ -24,7 +24,8 @@ std::string Type::print() const {
   out += '[';
   for (int i = 0; i < ndim; i++) {
     if (i) out += ", ";
-    if (i == 0 && axis != MLXSHIM_AXIS_FIXED) out += axis == MLXSHIM_AXIS_TOKENS ? "T=" : axis == MLXSHIM_AXIS_ROWS ? "R=" : "S=";
+    if (i == 0 && axis != MLXSHIM_AXIS_FIXED)
+      out += axis == MLXSHIM_AXIS_TOKENS ? "T=" : axis == MLXSHIM_AXIS_ROWS ? "R=" : "S=";
     out += std::to_string(dims[size_t(i)]);
   }
   return out + ']';

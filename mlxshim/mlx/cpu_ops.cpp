@@ -1,9 +1,11 @@
 #include "cpu_ops.h"
 
-#include <cmath>
-#include <functional>
 #include <mlx/backend/cpu/encoder.h>
 #include <mlx/primitives.h>
+#include <cmath>
+#include <functional>
+
+#include "sample.h"
 
 namespace mlxcel {
 
@@ -29,8 +31,8 @@ View<const T> view(const mx::array& a) {
   return v;
 }
 
-// A primitive with one output of the first input's shape. `work` runs on MLX's CPU thread.
-using Work = std::function<void(float* out)>;
+// What a primitive does to its output, on MLX's CPU thread; bound to the inputs' memory when they have some.
+using Work = std::function<void(void* out)>;
 using Bind = std::function<Work(const std::vector<mx::array>& inputs)>;
 
 class CpuOp : public mx::Primitive {
@@ -43,7 +45,7 @@ class CpuOp : public mx::Primitive {
     for (const auto& a : in) encoder.set_input_array(a);
     encoder.set_output_array(out[0]);
     // MLX keeps the inputs' memory until this is done; the output's we keep ourselves.
-    encoder.dispatch([work = bind_(in), to = out[0].data<float>(), owner = out[0].data_shared_ptr()] { work(to); });
+    encoder.dispatch([work = bind_(in), to = out[0].data<void>(), owner = out[0].data_shared_ptr()] { work(to); });
   }
   void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
     throw std::runtime_error(std::string(name_) + " is an op of the CPU only");
@@ -56,9 +58,11 @@ class CpuOp : public mx::Primitive {
   Bind bind_;
 };
 
+// A new array of f32 that is shaped like the first input.
 mx::array cpu_op(const char* name, std::vector<mx::array> inputs, mx::Stream stream, Bind bind) {
   mx::Shape shape = inputs[0].shape();
-  return mx::array(std::move(shape), mx::float32, std::make_shared<CpuOp>(stream, name, std::move(bind)), std::move(inputs));
+  return mx::array(std::move(shape), mx::float32, std::make_shared<CpuOp>(stream, name, std::move(bind)),
+                   std::move(inputs));
 }
 
 void rms_norm(View<const float> x, const float* w, int64_t w_step, float eps, float* out) {
@@ -72,15 +76,16 @@ void rms_norm(View<const float> x, const float* w, int64_t w_step, float eps, fl
     }
 }
 
-void rope(View<const float> x, View<const int32_t> positions, const std::vector<float>& frequencies, RopeFacts f, float* out) {
+void rope(View<const float> x, View<const int32_t> positions, View<const float> frequencies, RopeFacts f, float* out) {
   const int64_t half = f.dims / 2;
   const int64_t apart = f.traditional ? 1 : half, pair_step = f.traditional ? 2 : 1;
   std::vector<float> cosines(static_cast<size_t>(half)), sines(static_cast<size_t>(half));
   for (int64_t t = 0; t < x.outer; t++) {
     const float position = float(positions.data[t * positions.step]) * f.scale;
     for (size_t i = 0; i < size_t(half); i++) {
-      cosines[i] = std::cos(position * frequencies[i]) * f.mscale;
-      sines[i] = std::sin(position * frequencies[i]) * f.mscale;
+      const float angle = position * frequencies.data[int64_t(i) * frequencies.step];
+      cosines[i] = std::cos(angle) * f.mscale;
+      sines[i] = std::sin(angle) * f.mscale;
     }
     for (int64_t h = 0; h < x.middle; h++, out += x.inner) {
       const float* row = x.row(t, h);
@@ -111,31 +116,47 @@ mx::array cpu_rms_norm(const mx::array& x, const std::optional<mx::array>& w, fl
   if (w) inputs.push_back(w->dtype() == mx::float32 ? *w : mx::astype(*w, mx::float32, stream));
   return cpu_op("CpuRmsNorm", std::move(inputs), stream, [eps](const std::vector<mx::array>& in) -> Work {
     auto weights = in.size() > 1 ? view<float>(in[1]) : View<const float>{nullptr};
-    return [rows = view<float>(in[0]), weights, eps](float* out) { rms_norm(rows, weights.data, weights.step, eps, out); };
+    return [rows = view<float>(in[0]), weights, eps](void* out) {
+      rms_norm(rows, weights.data, weights.step, eps, static_cast<float*>(out));
+    };
   });
 }
 
-mx::array cpu_rope(const mx::array& x, const mx::array& positions, const std::optional<mx::array>& periods,
-                   RopeFacts facts, mx::Stream stream) {
-  std::vector<mx::array> inputs{x, positions};
-  if (periods) inputs.push_back(*periods);
-  return cpu_op("CpuRope", std::move(inputs), stream, [facts](const std::vector<mx::array>& in) -> Work {
-    auto given = in.size() > 2 ? view<float>(in[2]) : View<const float>{nullptr};
-    return [rows = view<float>(in[0]), at = view<int32_t>(in[1]), given, facts](float* out) {
-      const int half = facts.dims / 2;
-      std::vector<float> frequencies(static_cast<size_t>(half));
-      const float rate = std::log(facts.base) / float(half);
-      for (int i = 0; i < half; i++)
-        frequencies[size_t(i)] = given.data ? 1.f / given.data[i * given.step] : std::exp(-float(i) * rate);
-      rope(rows, at, frequencies, facts, out);
+mx::array rope_frequencies(int dims, float base, const std::optional<mx::array>& periods, mx::Stream stream) {
+  if (periods) return mx::reciprocal(*periods, stream);
+  const int half = dims / 2;
+  auto falling = mx::arange(0, -half, -1, mx::float32, stream);
+  return mx::exp(mx::multiply(falling, mx::array(std::log(base) / float(half)), stream), stream);
+}
+
+mx::array cpu_rope(const mx::array& x, const mx::array& positions, const mx::array& frequencies, RopeFacts facts,
+                   mx::Stream stream) {
+  return cpu_op("CpuRope", {x, positions, frequencies}, stream, [facts](const std::vector<mx::array>& in) -> Work {
+    return [rows = view<float>(in[0]), at = view<int32_t>(in[1]), turns = view<float>(in[2]), facts](void* out) {
+      rope(rows, at, turns, facts, static_cast<float*>(out));
     };
   });
 }
 
 mx::array cpu_swiglu(const mx::array& gate, const mx::array& up, mx::Stream stream) {
   return cpu_op("CpuSwiglu", {gate, up}, stream, [](const std::vector<mx::array>& in) -> Work {
-    return [g = view<float>(in[0]), u = view<float>(in[1])](float* out) { swiglu(g, u, out); };
+    return [g = view<float>(in[0]), u = view<float>(in[1])](void* out) { swiglu(g, u, static_cast<float*>(out)); };
   });
+}
+
+mx::array cpu_sample(const mx::array& logits, const mx::array& settings, mx::Stream stream) {
+  auto bind = [](const std::vector<mx::array>& in) -> Work {
+    return [l = view<float>(in[0]), s = view<float>(in[1])](void* out) {
+      std::vector<float> row(size_t(l.inner));
+      for (int64_t r = 0; r < l.middle; r++) {
+        for (int64_t i = 0; i < l.inner; i++) row[size_t(i)] = l.row(0, r)[i * l.step];
+        auto setting = [&](int64_t i) { return double(s.row(0, r)[i * s.step]); };
+        static_cast<int32_t*>(out)[r] = sample_row(row, {setting(0), setting(1), setting(2), setting(3), setting(4)});
+      }
+    };
+  };
+  return mx::array({logits.shape(0)}, mx::int32, std::make_shared<CpuOp>(stream, "CpuSample", bind),
+                   {logits, settings});
 }
 
 }  // namespace mlxcel

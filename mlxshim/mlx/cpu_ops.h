@@ -16,16 +16,23 @@ inline bool takes_cpu_ops(const mx::array& x, mx::Stream stream) {
 // x [.., D], w f32 [D] or none.
 mx::array cpu_rms_norm(const mx::array& x, const std::optional<mx::array>& w, float eps, mx::Stream stream);
 
+// The turn per position of each pair, f32 [dims/2]: 1 / periods, or those of `base` where there are none. Computed with
+// MLX's own exp, whose last bit decides at which angle position 30,000 ends up.
+mx::array rope_frequencies(int dims, float base, const std::optional<mx::array>& periods, mx::Stream stream);
+
 struct RopeFacts {
   int dims;
   bool traditional;
-  float base, scale, mscale;  // base counts where there are no periods
+  float scale, mscale;
 };
-// x [T, heads, D], positions i32 [T], periods f32 [dims/2] or none. Computed with the roundings of MLX's own.
-mx::array cpu_rope(const mx::array& x, const mx::array& positions, const std::optional<mx::array>& periods,
-                   RopeFacts facts, mx::Stream stream);
+// x [T, heads, D], positions i32 [T], frequencies as above.
+mx::array cpu_rope(const mx::array& x, const mx::array& positions, const mx::array& frequencies, RopeFacts facts,
+                   mx::Stream stream);
 
 // gate, up of one shape.
 mx::array cpu_swiglu(const mx::array& gate, const mx::array& up, mx::Stream stream);
+
+// logits [R, V], settings f32 [R, 5] -> i32 [R], as MLXSHIM_OP_SAMPLE.
+mx::array cpu_sample(const mx::array& logits, const mx::array& settings, mx::Stream stream);
 
 }  // namespace mlxcel

@@ -1,8 +1,8 @@
 #include "kv_write.h"
 
-#include <cstring>
 #include <mlx/backend/cpu/encoder.h>
 #include <mlx/primitives.h>
+#include <cstring>
 
 namespace mlxcel {
 
@@ -47,13 +47,13 @@ class KvWrite : public mx::Primitive {
       encoder.set_output_array(out[i]);
       caches.push_back(cache_of(out[i]));
     }
-    encoder.dispatch([caches = std::move(caches), k = rows_of(in[0]), v = rows_of(in[1]), spans = spans_,
-                      item = in[0].itemsize()] {
-      for (size_t s = 0; s < spans.size(); s++) {
-        copy_rows(caches[2 * s], k, spans[s], size_t(k.dim) * item);
-        copy_rows(caches[2 * s + 1], v, spans[s], size_t(v.dim) * item);
-      }
-    });
+    encoder.dispatch(
+        [caches = std::move(caches), k = rows_of(in[0]), v = rows_of(in[1]), spans = spans_, item = in[0].itemsize()] {
+          for (size_t s = 0; s < spans.size(); s++) {
+            copy_rows(caches[2 * s], k, spans[s], size_t(k.dim) * item);
+            copy_rows(caches[2 * s + 1], v, spans[s], size_t(v.dim) * item);
+          }
+        });
   }
 
   void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
@@ -84,7 +84,8 @@ void kv_write(std::vector<Cache*> caches, std::vector<KvSpan> spans, const mx::a
       shapes.push_back((*part)->shape());
     }
   std::vector<mx::Dtype> dtypes(shapes.size(), inputs[0].dtype());
-  auto made = mx::array::make_arrays(std::move(shapes), dtypes, std::make_shared<KvWrite>(stream, std::move(spans)), inputs);
+  auto made =
+      mx::array::make_arrays(std::move(shapes), dtypes, std::make_shared<KvWrite>(stream, std::move(spans)), inputs);
   for (size_t s = 0; s < caches.size(); s++) {
     caches[s]->keys = made[2 * s];
     caches[s]->values = made[2 * s + 1];

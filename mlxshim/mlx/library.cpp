@@ -1,6 +1,6 @@
 // What this library was built for, and whether that is what it runs with.
-#include <cstring>
 #include <mlx/version.h>
+#include <cstring>
 
 #include "backend.h"
 #include "convert.h"

@@ -36,7 +36,8 @@ void run_embed(Step& step, const Op& op, const Prepared&) {
   step.set(op, mx::dequantize(rows, scales, biases, q.group, q.bits, q.mode, std::nullopt, dtype, step.stream));
 }
 
-Prepared prepare_linear(const Program& program, const Op& op, const std::vector<mx::array>& weights, mx::Stream stream) {
+Prepared prepare_linear(const Program& program, const Op& op, const std::vector<mx::array>& weights,
+                        mx::Stream stream) {
   Prepared prepared;
   if (Quantization(op).dense)
     prepared.arrays.push_back(mx::transpose(weights[size_t(op.inputs[1] - program.input_count)], stream));
@@ -64,14 +65,22 @@ void run_rms_norm(Step& step, const Op& op, const Prepared&) {
                                              : mx::fast::rms_norm(x, w, eps, step.stream));
 }
 
-void run_rope(Step& step, const Op& op, const Prepared&) {
+Prepared prepare_rope(const Program& program, const Op& op, const std::vector<mx::array>& weights, mx::Stream stream) {
+  if (stream.device != mx::Device::cpu) return {};
+  std::optional<mx::array> periods;
+  if (op.has(2)) periods = weights[size_t(op.inputs[2] - program.input_count)];
+  Prepared prepared{{rope_frequencies(int(op.integer(0)), float(op.real(2)), periods, stream)}};
+  mx::eval(prepared.arrays);
+  return prepared;
+}
+
+void run_rope(Step& step, const Op& op, const Prepared& prepared) {
   auto x = step.in(op, 0);
   const int tokens = x.shape(0), heads = x.shape(1), width = x.shape(2), dims = int(op.integer(0));
   const float mscale = float(op.real(4));
-  auto periods = step.maybe(op, 2);
   if (takes_cpu_ops(x, step.stream)) {
-    RopeFacts facts{dims, op.integer(1) != 0, float(op.real(2)), float(op.real(3)), mscale};
-    return step.set(op, cpu_rope(x, step.in(op, 1), periods, facts, step.stream));
+    RopeFacts facts{dims, op.integer(1) != 0, float(op.real(3)), mscale};
+    return step.set(op, cpu_rope(x, step.in(op, 1), prepared.arrays[0], facts, step.stream));
   }
   if (mscale != 1) {
     auto turned = dims == width ? x : mx::slice(x, {0, 0, 0}, {tokens, heads, dims}, step.stream);
@@ -81,6 +90,7 @@ void run_rope(Step& step, const Op& op, const Prepared&) {
                                         step.stream);
   }
   // Each token is a sequence of its own to MLX, so that each may have any position.
+  auto periods = step.maybe(op, 2);
   auto base = periods ? std::nullopt : std::optional(float(op.real(2)));
   auto y = mx::fast::rope(mx::reshape(x, {tokens, heads, 1, width}, step.stream), dims, op.integer(1) != 0, base,
                           float(op.real(3)), step.in(op, 1), periods, step.stream);

@@ -1,6 +1,7 @@
 // From logits to tokens.
 #include <limits>
 
+#include "cpu_ops.h"
 #include "step.h"
 
 namespace mlxcel {
@@ -19,11 +20,12 @@ void run_penalize(Step& step, const Op& op, const Prepared&) {
   auto logits = step.in(op, 0), history = step.in(op, 1), penalties = step.in(op, 2);
   auto none = mx::array(int32_t(0));
   auto held = mx::astype(mx::greater_equal(history, none, s), mx::float32, s);
-  auto counts = mx::scatter_add_axis(mx::zeros(logits.shape(), mx::float32, s), mx::maximum(history, none, s), held, 1, s);
+  auto counts =
+      mx::scatter_add_axis(mx::zeros(logits.shape(), mx::float32, s), mx::maximum(history, none, s), held, 1, s);
   auto present = mx::greater(counts, number(0), s);
   auto repeat = column(penalties, 0, s);
-  auto scaled = mx::where(mx::greater(logits, number(0), s), mx::divide(logits, repeat, s),
-                          mx::multiply(logits, repeat, s), s);
+  auto scaled =
+      mx::where(mx::greater(logits, number(0), s), mx::divide(logits, repeat, s), mx::multiply(logits, repeat, s), s);
   auto less = mx::add(mx::multiply(counts, column(penalties, 1, s), s), column(penalties, 2, s), s);
   step.set(op, mx::where(present, mx::subtract(scaled, less, s), logits, s));
 }
@@ -40,9 +42,7 @@ void run_argmax(Step& step, const Op& op, const Prepared&) {
   step.set(op, mx::argmax(step.in(op, 0), -1, false, step.stream));
 }
 
-void run_sample(Step& step, const Op& op, const Prepared&) {
-  auto s = step.stream;
-  auto logits = mx::astype(step.in(op, 0), mx::float32, s), settings = step.in(op, 1);
+mx::array sample_by_mlx(const mx::array& logits, const mx::array& settings, mx::Stream s) {
   const int vocabulary = logits.shape(1);
   auto temperature = column(settings, 0, s), top_k = column(settings, 1, s), top_p = column(settings, 2, s),
        min_p = column(settings, 3, s), u = column(settings, 4, s);
@@ -70,7 +70,13 @@ void run_sample(Step& step, const Op& op, const Prepared&) {
   auto passed = mx::sum(mx::less_equal(mx::cumsum(q, -1, false, true, s), u, s), -1, true, s);
   auto last = mx::subtract(mx::sum(kept, -1, true, s), mx::array(int32_t(1)), s);
   auto choice = mx::where(greedy, mx::array(int32_t(0)), mx::minimum(passed, last, s), s);
-  step.set(op, mx::squeeze(mx::take_along_axis(order, choice, -1, s), 1, s));
+  return mx::squeeze(mx::take_along_axis(order, choice, -1, s), 1, s);
+}
+
+void run_sample(Step& step, const Op& op, const Prepared&) {
+  auto logits = mx::astype(step.in(op, 0), mx::float32, step.stream);
+  auto pick = takes_cpu_ops(logits, step.stream) ? cpu_sample : sample_by_mlx;
+  step.set(op, pick(logits, step.in(op, 1), step.stream));
 }
 
 }  // namespace mlxcel

@@ -38,8 +38,8 @@ void MlxState::reset(int64_t slot) {
 Cache MlxState::grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens) const {
   const auto& facts = shape.layers[size_t(layer)];
   Cache result;
-  result.capacity = std::max(round_up(tokens), std::min(round_up(cache.capacity + cache.capacity / 4),
-                                                        round_up(shape.max_tokens)));
+  result.capacity =
+      std::max(round_up(tokens), std::min(round_up(cache.capacity + cache.capacity / 4), round_up(shape.max_tokens)));
   auto resize = [&](const std::optional<mx::array>& old, int64_t dim) {
     auto zeros = [&](int64_t rows) {
       return mx::zeros({1, int32_t(facts.kv_heads), int32_t(rows), int32_t(dim)}, to_mlx(shape.dtype), stream_);

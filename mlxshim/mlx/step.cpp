@@ -44,7 +44,8 @@ mx::array Step::window_mask(int64_t rows, int64_t columns, int64_t window) {
   auto column = mx::expand_dims(mx::arange(0, int(columns), 1, mx::int32, stream), 0, stream);
   auto seen = mx::less_equal(column, at, stream);
   auto near = mx::greater(column, mx::subtract(at, mx::array(int32_t(window)), stream), stream);
-  return masks_.emplace(std::array<int64_t, 3>{rows, columns, window}, mx::logical_and(seen, near, stream)).first->second;
+  return masks_.emplace(std::array<int64_t, 3>{rows, columns, window}, mx::logical_and(seen, near, stream))
+      .first->second;
 }
 
 std::vector<mx::array> Step::touched() const {
@@ -69,7 +70,7 @@ OpRunner runner_of(int64_t opcode) {
     case MLXSHIM_OP_LINEAR: return {run_linear, prepare_linear};
     case MLXSHIM_OP_EXPERT_LINEAR: return {run_expert_linear, prepare_expert_linear};
     case MLXSHIM_OP_RMS_NORM: return {run_rms_norm};
-    case MLXSHIM_OP_ROPE: return {run_rope};
+    case MLXSHIM_OP_ROPE: return {run_rope, prepare_rope};
     case MLXSHIM_OP_KV_WRITE: return {run_kv_write};
     case MLXSHIM_OP_ATTEND: return {run_attend};
     case MLXSHIM_OP_ADD: return {run_add};

@@ -25,9 +25,7 @@ class Step {
   // A value that is made already; inputs are copied from the host when they are first asked for.
   mx::array value(int32_t v);
   mx::array in(const Op& op, size_t i) { return value(op.inputs[i]); }
-  std::optional<mx::array> maybe(const Op& op, size_t i) {
-    return op.has(i) ? std::optional(in(op, i)) : std::nullopt;
-  }
+  std::optional<mx::array> maybe(const Op& op, size_t i) { return op.has(i) ? std::optional(in(op, i)) : std::nullopt; }
   const Type& type_in(const Op& op, size_t i) const { return program.types[size_t(op.inputs[i])]; }
   const Type& type_out(const Op& op, size_t i = 0) const { return program.types[size_t(op.first_output) + i]; }
   mx::Shape shape_out(const Op& op, size_t i = 0) const { return live_shape(type_out(op, i), run.counts); }
@@ -87,6 +85,7 @@ void run_linear(Step&, const Op&, const Prepared&);
 Prepared prepare_linear(const Program&, const Op&, const std::vector<mx::array>&, mx::Stream);
 void run_rms_norm(Step&, const Op&, const Prepared&);
 void run_rope(Step&, const Op&, const Prepared&);
+Prepared prepare_rope(const Program&, const Op&, const std::vector<mx::array>&, mx::Stream);
 void run_add(Step&, const Op&, const Prepared&);
 void run_multiply(Step&, const Op&, const Prepared&);
 void run_silu(Step&, const Op&, const Prepared&);
@@ -110,6 +109,8 @@ void run_penalize(Step&, const Op&, const Prepared&);
 void run_bias(Step&, const Op&, const Prepared&);
 void run_argmax(Step&, const Op&, const Prepared&);
 void run_sample(Step&, const Op&, const Prepared&);
+// Sampling by MLX's ops alone, as a GPU does it: logits f32 [R, V], settings f32 [R, 5] -> [R].
+mx::array sample_by_mlx(const mx::array& logits, const mx::array& settings, mx::Stream stream);
 
 // The arguments of MLX's quantized functions.
 struct Quantization {

@@ -1,8 +1,8 @@
 #include "weights.h"
 
+#include <mlx/io/load.h>
 #include <algorithm>
 #include <memory>
-#include <mlx/io/load.h>
 #include <sstream>
 
 #include "../common/convert.h"
@@ -107,7 +107,8 @@ mx::array load_to_host(const WeightFacts& facts, const WeightSource& source) {
 mx::array load_to_device(const WeightFacts& facts, const WeightSource& source, mx::Stream stream) {
   auto view = std::make_shared<SafetensorsView>(facts, source);
   mx::array loaded = mx::load_safetensors(view, stream).first.at("w");
-  mx::array kept = facts.type.dtype == facts.stored_dtype ? loaded : mx::astype(loaded, to_mlx(facts.type.dtype), stream);
+  mx::array kept =
+      facts.type.dtype == facts.stored_dtype ? loaded : mx::astype(loaded, to_mlx(facts.type.dtype), stream);
   mx::eval(kept);
   view->check();
   return kept;

@@ -31,10 +31,10 @@ inline bool ok(int32_t status, const char* file, int line) {
 }
 #define OK(call) test::ok((call), __FILE__, __LINE__)
 // Checks that a call fails with a code and leaves a sentence.
-#define FAILS(code, call)                        \
-  do {                                           \
-    CHECK_EQUAL(int((call)), int(code));         \
-    CHECK(!test::last_error().empty());          \
+#define FAILS(code, call)                \
+  do {                                   \
+    CHECK_EQUAL(int((call)), int(code)); \
+    CHECK(!test::last_error().empty());  \
   } while (false)
 
 struct Type {
@@ -69,9 +69,15 @@ class Builder {
   size_t output_count() const { return outputs_.size(); }
 
   std::vector<int64_t> words() const {
-    std::vector<int64_t> w{MLXSHIM_PROGRAM_MAGIC, MLXSHIM_PROGRAM_VERSION, int64_t(inputs_.size()),
-                           int64_t(weights_.size()), int64_t(ops_.size()), int64_t(outputs_.size()),
-                           max_tokens, max_rows, max_sequences};
+    std::vector<int64_t> w{MLXSHIM_PROGRAM_MAGIC,
+                           MLXSHIM_PROGRAM_VERSION,
+                           int64_t(inputs_.size()),
+                           int64_t(weights_.size()),
+                           int64_t(ops_.size()),
+                           int64_t(outputs_.size()),
+                           max_tokens,
+                           max_rows,
+                           max_sequences};
     for (const Type& t : inputs_) put(w, t);
     for (int64_t index : weights_) w.push_back(index);
     for (const Op& op : ops_) {
@@ -127,8 +133,8 @@ class Session {
   template <class T>
   int64_t add(int64_t dtype, std::vector<int64_t> dims, const std::vector<T>& data, int64_t resident = 0) {
     mlxshim_part part{sizeof part, 0, 0, int64_t(data.size() * sizeof(T)), data.data()};
-    mlxshim_weight weight{sizeof weight, "w",       1, dtype, resident ? resident : dtype, int64_t(dims.size()),
-                          dims.data(),   1,         &part};
+    mlxshim_weight weight{sizeof weight,        "w",         1, dtype, resident ? resident : dtype,
+                          int64_t(dims.size()), dims.data(), 1, &part};
     int64_t index = -1;
     OK(mlxshim_weights_add(weights, &weight, &index));
     return index;
@@ -160,9 +166,16 @@ struct Live {
   int64_t tokens = 1, rows = 1, sequences = 1;
 };
 
-inline int32_t run_raw(int64_t program, Live live, const std::vector<const void*>& inputs, std::vector<int64_t>& outputs) {
-  mlxshim_run run{sizeof run,    live.tokens,  live.rows, live.sequences, int64_t(inputs.size()), inputs.data(),
-                  int64_t(outputs.size()), outputs.data()};
+inline int32_t run_raw(int64_t program, Live live, const std::vector<const void*>& inputs,
+                       std::vector<int64_t>& outputs) {
+  mlxshim_run run{sizeof run,
+                  live.tokens,
+                  live.rows,
+                  live.sequences,
+                  int64_t(inputs.size()),
+                  inputs.data(),
+                  int64_t(outputs.size()),
+                  outputs.data()};
   int64_t failed = 0;
   return mlxshim_program_run(program, &run, &failed);
 }
@@ -206,8 +219,9 @@ inline void check_close(const std::vector<float>& got, const std::vector<double>
   for (size_t i = 0; i < got.size() && i < want.size(); i++) {
     double allowed = tolerance * (1 + std::fabs(want[i]));
     if (!(std::fabs(got[i] - want[i]) <= allowed)) {
-      report(false, file, line, what + ": element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", not " +
-                                    std::to_string(want[i]));
+      report(false, file, line,
+             what + ": element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", not " +
+                 std::to_string(want[i]));
       return;
     }
   }

@@ -51,16 +51,16 @@ inline int run_all(int argc, char** argv) {
   static void name()
 
 #define CHECK(condition) test::report((condition), __FILE__, __LINE__, #condition)
-#define CHECK_EQUAL(a, b)                                                                           \
-  do {                                                                                              \
-    auto left_ = (a);                                                                               \
-    auto right_ = (b);                                                                              \
-    test::report(left_ == right_, __FILE__, __LINE__,                                               \
+#define CHECK_EQUAL(a, b)                                                                      \
+  do {                                                                                         \
+    auto left_ = (a);                                                                          \
+    auto right_ = (b);                                                                         \
+    test::report(left_ == right_, __FILE__, __LINE__,                                          \
                  #a " is " + std::to_string(left_) + ", " #b " is " + std::to_string(right_)); \
   } while (false)
-#define CHECK_NEAR(a, b, tolerance)                                                                   \
-  do {                                                                                                \
-    double left_ = (a), right_ = (b);                                                                 \
-    test::report(std::fabs(left_ - right_) <= (tolerance), __FILE__, __LINE__,                        \
+#define CHECK_NEAR(a, b, tolerance)                                                           \
+  do {                                                                                        \
+    double left_ = (a), right_ = (b);                                                         \
+    test::report(std::fabs(left_ - right_) <= (tolerance), __FILE__, __LINE__,                \
                  #a " is " + std::to_string(left_) + ", not near " + std::to_string(right_)); \
   } while (false)

@@ -120,9 +120,12 @@ TEST(wrong_handles) {
   struct {
     std::vector<Function> functions;
     int64_t own;
-  } kinds[] = {{context_functions(), all.session.context}, {weights_functions(), all.session.weights},
-               {state_functions(), all.state},             {program_functions(), all.program},
-               {value_functions(), all.value},             {file_functions(), all.file}};
+  } kinds[] = {{context_functions(), all.session.context},
+               {weights_functions(), all.session.weights},
+               {state_functions(), all.state},
+               {program_functions(), all.program},
+               {value_functions(), all.value},
+               {file_functions(), all.file}};
   for (auto& kind : kinds) {
     std::vector<int64_t> wrong{0, -1, INT64_MIN, INT64_MAX, 1 << 30};
     for (auto& other : kinds)

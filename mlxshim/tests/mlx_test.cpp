@@ -2,6 +2,7 @@
 #include <mlx/mlx.h>
 
 #include "../mlx/cpu_ops.h"
+#include "../mlx/step.h"
 #include "../mlx/weights.h"
 #include "abi.h"
 #include "status.h"
@@ -19,7 +20,9 @@ float difference(mx::array a, mx::array b) {
   return mx::max(d).item<float>();
 }
 
-mx::array normal(mx::Shape shape, uint64_t seed) { return mx::random::normal(shape, mx::float32, 0, 1, mx::random::key(seed)); }
+mx::array normal(mx::Shape shape, uint64_t seed) {
+  return mx::random::normal(shape, mx::float32, 0, 1, mx::random::key(seed));
+}
 
 }  // namespace
 
@@ -27,7 +30,8 @@ TEST(cpu_rms_norm_is_mlx_s) {
   auto s = cpu_stream();
   auto x = normal({5, 3, 64}, 1), w = normal({64}, 2), wide = normal({4, 256}, 3);
   CHECK(difference(mlxcel::cpu_rms_norm(x, w, 1e-5f, s), mx::fast::rms_norm(x, w, 1e-5f, s)) < 1e-6);
-  CHECK(difference(mlxcel::cpu_rms_norm(x, std::nullopt, 1e-6f, s), mx::fast::rms_norm(x, std::nullopt, 1e-6f, s)) < 1e-6);
+  CHECK(difference(mlxcel::cpu_rms_norm(x, std::nullopt, 1e-6f, s), mx::fast::rms_norm(x, std::nullopt, 1e-6f, s)) <
+        1e-6);
   // Views: columns of a wider array, heads out of it, and a transposed one.
   auto columns = mx::slice(wide, {0, 64}, {4, 192}, s), heads = mx::reshape(columns, {4, 2, 64}, s);
   CHECK(difference(mlxcel::cpu_rms_norm(heads, w, 1e-5f, s), mx::fast::rms_norm(heads, w, 1e-5f, s)) < 1e-6);
@@ -42,20 +46,20 @@ TEST(cpu_rope_is_mlx_s) {
     for (bool traditional : {false, true}) {
       auto x = normal({6, 3, 64}, 5);
       auto at = mx::add(mx::arange(0, 6, 1, mx::int32, s), mx::array(position), s);
-      mlxcel::RopeFacts facts{64, traditional, 100000, 0.5f, 1};
+      mlxcel::RopeFacts facts{64, traditional, 0.5f, 1};
       // MLX on one sequence of six tokens, as mlx-lm calls it.
       auto sequence = mx::expand_dims(mx::transpose(x, {1, 0, 2}, s), 0, s);
       auto theirs = mx::fast::rope(sequence, 64, traditional, 100000.f, 0.5f, position, std::nullopt, s);
       theirs = mx::transpose(mx::squeeze(theirs, 0, s), {1, 0, 2}, s);
-      auto ours = mlxcel::cpu_rope(x, at, std::nullopt, facts, s);
+      auto ours = mlxcel::cpu_rope(x, at, mlxcel::rope_frequencies(64, 100000.f, std::nullopt, s), facts, s);
       // The same angles to the bit or nearly: an angle of 15,000 that is off by one rounding turns by 1e-3.
-      std::printf("pos %d trad %d: %g\n", position, traditional, difference(ours, theirs));
       CHECK(difference(ours, theirs) < 2e-6);
       auto periods = mx::exp(mx::divide(mx::arange(0, 32, 1, mx::float32, s), mx::array(4.f), s), s);
       facts.scale = 1;
       theirs = mx::fast::rope(sequence, 64, traditional, std::nullopt, 1.f, position, periods, s);
       theirs = mx::transpose(mx::squeeze(theirs, 0, s), {1, 0, 2}, s);
-      CHECK(difference(mlxcel::cpu_rope(x, at, periods, facts, s), theirs) < 2e-6);
+      ours = mlxcel::cpu_rope(x, at, mlxcel::rope_frequencies(64, 0, periods, s), facts, s);
+      CHECK(difference(ours, theirs) < 2e-6);
     }
 }
 
@@ -65,6 +69,24 @@ TEST(cpu_swiglu_is_mlx_s) {
   auto gate = mx::slice(both, {0, 0}, {3, 50}, s), up = mx::slice(both, {0, 50}, {3, 100}, s);
   auto theirs = mx::multiply(mx::multiply(gate, mx::sigmoid(gate, s), s), up, s);
   CHECK(difference(mlxcel::cpu_swiglu(gate, up, s), theirs) < 2e-6);
+}
+
+TEST(sampling_by_mlx_and_on_the_host) {
+  // The same choice, unless u lies within f32's rounding of a border.
+  auto s = cpu_stream();
+  Random random(9);
+  const int rows = 200, v = 70;
+  auto logits = normal({rows, v}, 10);
+  std::vector<float> settings;
+  for (int r = 0; r < rows; r++) {
+    const float ks[] = {0, 1, 7, 40}, ps[] = {1, 0.9f, 0.4f, 0}, ms[] = {0, 0.05f, 0.5f};
+    settings.insert(settings.end(), {0.3f * float(random.below(5)), ks[random.below(4)], ps[random.below(4)],
+                                     ms[random.below(3)], float(random.below(1000)) / 1000});
+  }
+  mx::array table(settings.data(), {rows, 5});
+  auto host = mlxcel::cpu_sample(logits, table, s),
+       device = mx::astype(mlxcel::sample_by_mlx(logits, table, s), mx::int32);
+  CHECK(mx::sum(mx::not_equal(host, device)).item<int>() <= 1);
 }
 
 TEST(weights_by_way_of_load) {
@@ -80,7 +102,8 @@ TEST(weights_by_way_of_load) {
   CHECK(loaded.shape() == mx::Shape({50, 100}) && loaded.data<float>()[4999] == 4899);
   facts.type.dtype = MLXSHIM_DTYPE_BF16;
   CHECK(mlxcel::load_to_device(facts, source, cpu_stream()).dtype() == mx::bfloat16);
-  CHECK(mx::array_equal(mlxcel::load_to_device(facts, source, cpu_stream()), mlxcel::load_to_host(facts, source)).item<bool>());
+  CHECK(mx::array_equal(mlxcel::load_to_device(facts, source, cpu_stream()), mlxcel::load_to_host(facts, source))
+            .item<bool>());
 }
 
 TEST(a_failed_read_is_an_error) {

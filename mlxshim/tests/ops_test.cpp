@@ -23,7 +23,8 @@ struct OneOp {
   }
 };
 
-std::vector<double> dense(const std::vector<float>& x, const std::vector<double>& w, int64_t rows, int64_t k, int64_t n) {
+std::vector<double> dense(const std::vector<float>& x, const std::vector<double>& w, int64_t rows, int64_t k,
+                          int64_t n) {
   std::vector<double> y(size_t(rows * n));
   for (int64_t r = 0; r < rows; r++)
     for (int64_t j = 0; j < n; j++)
@@ -229,8 +230,9 @@ TEST(experts) {
       for (bool one_row : {true, false}) {
         OneOp it(17);
         std::vector<double> table;
-        std::vector<int64_t> in{it.builder.input(one_row ? Type{F32, TOKENS, {17, width}} : Type{F32, TOKENS, {17, k, width}}),
-                                it.builder.input({I32, TOKENS, {17, k}})};
+        std::vector<int64_t> in{
+            it.builder.input(one_row ? Type{F32, TOKENS, {17, width}} : Type{F32, TOKENS, {17, k, width}}),
+            it.builder.input({I32, TOKENS, {17, k}})};
         if (format.mode == MLXSHIM_QUANT_NONE) {
           auto w = random.normals(experts * n * width);
           table.assign(w.begin(), w.end());
@@ -263,7 +265,8 @@ TEST(experts) {
               sum += x[size_t(row * width + c)] * table[size_t((e * n + j) * width + c)];
             want.push_back(sum);
           }
-        CHECK_CLOSE(it.floats(y, live, {x.data(), indices.data()}, live * k * n), want, 1e-4, "experts " + format.print());
+        CHECK_CLOSE(it.floats(y, live, {x.data(), indices.data()}, live * k * n), want, 1e-4,
+                    "experts " + format.print());
       }
 }
 
@@ -295,7 +298,8 @@ TEST(route_and_combine) {
         double all = 0, best = 0;
         for (int64_t e = 0; e < experts; e++) all += std::exp(double(row[e]));
         for (int64_t i = 0; i < k; i++) best += std::exp(double(row[order[size_t(i)]]));
-        std::vector<int32_t> mine(got.begin() + t * k, got.begin() + (t + 1) * k), expected(order.begin(), order.begin() + k);
+        std::vector<int32_t> mine(got.begin() + t * k, got.begin() + (t + 1) * k),
+            expected(order.begin(), order.begin() + k);
         for (int64_t i = 0; i < k; i++) {
           double w = std::exp(double(row[mine[size_t(i)]])) / (normalize ? best : all);
           CHECK_NEAR(weights[size_t(t * k + i)], w, 1e-6);

@@ -34,9 +34,11 @@ void refuse(const char* what, int64_t code, std::vector<Type> inputs, std::vecto
   b.op(code, in, attributes, out);
   auto words = b.words();
   int64_t state = session.make_state(2, 64, {layer(2, 4, 4)}), program = 0, failed = 0;
-  int32_t got = mlxshim_program_load(session.context, session.weights, state, words.data(), int64_t(words.size()), &program, &failed);
-  report(got == status && failed == 1, __FILE__, __LINE__,
-         std::string(what) + ": status " + std::to_string(got) + ", op " + std::to_string(failed) + ": " + last_error());
+  int32_t got = mlxshim_program_load(session.context, session.weights, state, words.data(), int64_t(words.size()),
+                                     &program, &failed);
+  report(
+      got == status && failed == 1, __FILE__, __LINE__,
+      std::string(what) + ": status " + std::to_string(got) + ", op " + std::to_string(failed) + ": " + last_error());
 }
 
 const Type kX{F32, TOKENS, {4, 8}}, kIds{I32, TOKENS, {4}}, kQ{F32, TOKENS, {4, 2, 4}}, kSlots{I32, SEQUENCES, {2}},
@@ -166,10 +168,12 @@ TEST(refused_ops) {
   refuse("no such layer", MLXSHIM_OP_ATTEND, batch, {0, 1, 2, 3}, {1, bits(1)}, {kQ});
   refuse("a negative layer", MLXSHIM_OP_ATTEND, batch, {0, 1, 2, 3}, {-1, bits(1)}, {kQ});
   refuse("offsets for slots", MLXSHIM_OP_ATTEND, batch, {0, 2, 2, 3}, {0, bits(1)}, {kQ});
-  refuse("k of other heads", MLXSHIM_OP_KV_WRITE, {{F32, TOKENS, {4, 3, 4}}, kSlots, kOffsets, kSlots}, {0, 0, 1, 2, 3}, {0}, {});
-  refuse("q of another width", MLXSHIM_OP_ATTEND, {{F32, TOKENS, {4, 2, 5}}, kSlots, kOffsets, kSlots}, {0, 1, 2, 3}, {0, bits(1)},
-         {{F32, TOKENS, {4, 2, 4}}});
-  refuse("more experts than there are", MLXSHIM_OP_ROUTE, {kX}, {0}, {9, 0}, {{I32, TOKENS, {4, 9}}, {F32, TOKENS, {4, 9}}});
+  refuse("k of other heads", MLXSHIM_OP_KV_WRITE, {{F32, TOKENS, {4, 3, 4}}, kSlots, kOffsets, kSlots}, {0, 0, 1, 2, 3},
+         {0}, {});
+  refuse("q of another width", MLXSHIM_OP_ATTEND, {{F32, TOKENS, {4, 2, 5}}, kSlots, kOffsets, kSlots}, {0, 1, 2, 3},
+         {0, bits(1)}, {{F32, TOKENS, {4, 2, 4}}});
+  refuse("more experts than there are", MLXSHIM_OP_ROUTE, {kX}, {0}, {9, 0},
+         {{I32, TOKENS, {4, 9}}, {F32, TOKENS, {4, 9}}});
   refuse("rows that are computed", MLXSHIM_OP_GATHER_ROWS, {kX, {F32, ROWS, {2}}}, {0, 1}, {}, {{F32, ROWS, {2, 8}}});
   refuse("tokens from nowhere", MLXSHIM_OP_STORE_TOKENS, {kX, kRows}, {0, 1}, {}, {});
   refuse("slots of other rows", MLXSHIM_OP_LOAD_TOKENS, {kX, kIds, kRows}, {1, 2}, {}, {kIds});

@@ -27,7 +27,8 @@ inline std::vector<Format> all_formats() {
 
 // Small floats: sign, exponent with its bias, fraction.
 inline double small_float(uint32_t code, int exponent_bits, int fraction_bits, int bias) {
-  uint32_t fraction = code & ((1u << fraction_bits) - 1), exponent = code >> fraction_bits & ((1u << exponent_bits) - 1);
+  uint32_t fraction = code & ((1u << fraction_bits) - 1),
+           exponent = code >> fraction_bits & ((1u << exponent_bits) - 1);
   double magnitude = exponent ? std::ldexp(1 + fraction / double(1 << fraction_bits), int(exponent) - bias)
                               : std::ldexp(fraction / double(1 << fraction_bits), 1 - bias);
   return code >> (exponent_bits + fraction_bits) & 1 ? -magnitude : magnitude;
@@ -65,9 +66,15 @@ inline Quantized random_quantized(Random& random, Format f, int64_t rows, int64_
       size_t g = size_t((r * width + c) / f.group);
       switch (f.mode) {
         case MLXSHIM_QUANT_AFFINE: q.values.push_back(double(q.scales[g]) * code + q.biases[g]); break;
-        case MLXSHIM_QUANT_MXFP4: q.values.push_back(small_float(code, 2, 1, 1) * std::ldexp(1, q.scale_bytes[g] - 127)); break;
-        case MLXSHIM_QUANT_MXFP8: q.values.push_back(small_float(code, 4, 3, 7) * std::ldexp(1, q.scale_bytes[g] - 127)); break;
-        case MLXSHIM_QUANT_NVFP4: q.values.push_back(small_float(code, 2, 1, 1) * small_float(q.scale_bytes[g], 4, 3, 7)); break;
+        case MLXSHIM_QUANT_MXFP4:
+          q.values.push_back(small_float(code, 2, 1, 1) * std::ldexp(1, q.scale_bytes[g] - 127));
+          break;
+        case MLXSHIM_QUANT_MXFP8:
+          q.values.push_back(small_float(code, 4, 3, 7) * std::ldexp(1, q.scale_bytes[g] - 127));
+          break;
+        case MLXSHIM_QUANT_NVFP4:
+          q.values.push_back(small_float(code, 2, 1, 1) * small_float(q.scale_bytes[g], 4, 3, 7));
+          break;
       }
     }
   return q;

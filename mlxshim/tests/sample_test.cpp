@@ -42,7 +42,8 @@ Choice expected(const float* logits, int64_t v, double temperature, double top_k
     before += mine;
   }
   sum = 0;
-  for (int t : c.tokens) c.p.push_back(std::exp((double(logits[t]) - logits[c.tokens[0]]) / temperature)), sum += c.p.back();
+  for (int t : c.tokens)
+    c.p.push_back(std::exp((double(logits[t]) - logits[c.tokens[0]]) / temperature)), sum += c.p.back();
   for (double& x : c.p) x /= sum;
   return c;
 }
@@ -100,14 +101,17 @@ TEST(sample_follows_its_definition) {
 TEST(sample_at_the_edges) {
   Sampler sampler(1, 6);
   std::vector<float> logits{1, 3, 3, -2, 3, 0};
-  CHECK_EQUAL(sampler.pick(logits, {0, 0, 1, 0, 0.99f})[0], 1);          // greedy, the first of equals
-  CHECK_EQUAL(sampler.pick(logits, {1, 2, 1, 0, 0.75f})[0], 2);          // ties: lower ids first
+  CHECK_EQUAL(sampler.pick(logits, {0, 0, 1, 0, 0.99f})[0], 1);  // greedy, the first of equals
+  CHECK_EQUAL(sampler.pick(logits, {1, 2, 1, 0, 0.75f})[0], 2);  // ties: lower ids first
   CHECK_EQUAL(sampler.pick(logits, {1, 1, 1, 0, 0.999f})[0], 1);
-  CHECK_EQUAL(sampler.pick(logits, {1, 0, 0, 0, 0.999f})[0], 1);         // top_p 0 keeps the best
-  CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 1, 0.999f})[0], 4);         // min_p 1 keeps the equals of the best
+  CHECK_EQUAL(sampler.pick(logits, {1, 0, 0, 0, 0.999f})[0], 1);  // top_p 0 keeps the best
+  CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 1, 0.999f})[0], 4);  // min_p 1 keeps the equals of the best
   CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 0, 0})[0], 1);
-  CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 0, 0.99999994f})[0], 3);    // the last candidate
-  CHECK_EQUAL(sampler.pick(logits, {1e-6f, 0, 1, 0, 0.5f})[0], 2);       // a tiny temperature
+  CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 0, 0.99999994f})[0], 3);                    // the last candidate
+  CHECK_EQUAL(sampler.pick(logits, {1e-6f, 0, 1, 0, 0.5f})[0], 2);                       // a tiny temperature
+  CHECK(sampler.pick({NAN, 1, NAN, NAN, NAN, NAN}, {1, 0, 0.9f, 0, 0.5f})[0] == 1);      // NaN is lowest
+  int32_t any = sampler.pick({NAN, NAN, NAN, NAN, NAN, NAN}, {1, 0, 0.9f, 0, 0.5f})[0];  // and never out of range
+  CHECK(any >= 0 && any < 6);
   CHECK_EQUAL(sampler.pick({-1e30f, 5, -1e30f, 1e30f, 0, 0}, {0.7f, 0, 0.9f, 0.1f, 0.5f})[0], 3);
 }
 
@@ -164,17 +168,20 @@ TEST(penalize_and_bias) {
     CHECK_CLOSE(read<float>(out[0], live * v), want, 1e-5, "penalize and bias");
     auto best = read<int32_t>(out[1], live);
     for (int64_t r = 0; r < live; r++)
-      CHECK_EQUAL(best[size_t(r)], int(std::max_element(want.begin() + r * v, want.begin() + (r + 1) * v) - (want.begin() + r * v)));
+      CHECK_EQUAL(best[size_t(r)],
+                  int(std::max_element(want.begin() + r * v, want.begin() + (r + 1) * v) - (want.begin() + r * v)));
   }
   std::vector<int32_t> past(size_t(width), -1), id(size_t(biases), -1);
   std::vector<float> l(v), pen(3), val(biases);
   std::vector<int64_t> out(2);
   for (int32_t bad : {-2, int32_t(v), 2147483647}) {
     past[3] = bad;
-    FAILS(MLXSHIM_ERR_ARGUMENT, run_raw(program, {1, 1, 1}, {l.data(), past.data(), pen.data(), id.data(), val.data()}, out));
+    FAILS(MLXSHIM_ERR_ARGUMENT,
+          run_raw(program, {1, 1, 1}, {l.data(), past.data(), pen.data(), id.data(), val.data()}, out));
     past[3] = -1;
     id[1] = bad;
-    FAILS(MLXSHIM_ERR_ARGUMENT, run_raw(program, {1, 1, 1}, {l.data(), past.data(), pen.data(), id.data(), val.data()}, out));
+    FAILS(MLXSHIM_ERR_ARGUMENT,
+          run_raw(program, {1, 1, 1}, {l.data(), past.data(), pen.data(), id.data(), val.data()}, out));
     id[1] = -1;
   }
 }

@@ -106,19 +106,22 @@ struct SmallModel {
     b.output(logits);
   }
 
-  static std::vector<mlxshim_layer> layers() { return {layer(kKvHeads, kDim, kDim), layer(kKvHeads, kDim, kDim, kWindow)}; }
+  static std::vector<mlxshim_layer> layers() {
+    return {layer(kKvHeads, kDim, kDim), layer(kKvHeads, kDim, kDim, kWindow)};
+  }
 
   // The host arrays of a run of one token for slot 0, at position `at`.
   struct OneToken {
-    std::vector<int32_t> ids, id_slots{0, 0}, positions, slots{0, 1}, offsets{0, 1, 2}, contexts, rows{0, 0}, row_slots{0, 1},
-        history{-1, 3, 3, 1, 1, 1}, bias_ids{5, -1, 0, 0};
+    std::vector<int32_t> ids, id_slots{0, 0}, positions, slots{0, 1}, offsets{0, 1, 2}, contexts, rows{0, 0},
+        row_slots{0, 1}, history{-1, 3, 3, 1, 1, 1}, bias_ids{5, -1, 0, 0};
     std::vector<float> penalties{1.1f, 0.1f, 0.2f, 1, 0, 0}, bias_values{0.5f, 0, 0, 0},
         settings{0.8f, 10, 0.9f, 0.05f, 0.4f, 0, 0, 1, 0, 0};
 
     explicit OneToken(int32_t id, int32_t at) : ids{id, 0}, positions{at, 0}, contexts{at + 1, 1} {}
     std::vector<const void*> inputs() const {
-      return {ids.data(),  id_slots.data(),  positions.data(), slots.data(),     offsets.data(),     contexts.data(), rows.data(),
-              row_slots.data(), history.data(), penalties.data(), bias_ids.data(), bias_values.data(), settings.data()};
+      return {ids.data(),      id_slots.data(),    positions.data(), slots.data(),   offsets.data(),
+              contexts.data(), rows.data(),        row_slots.data(), history.data(), penalties.data(),
+              bias_ids.data(), bias_values.data(), settings.data()};
     }
   };
 };

@@ -64,7 +64,8 @@ struct Fixture {
 
   explicit Fixture(int64_t window_, int64_t max_tokens = 2000, int64_t recorded = 32, int64_t sequences = 4)
       : window(window_),
-        state(session.make_state(sequences, max_tokens, {layer(kKvHeads, kDk, kDv), layer(kKvHeads, kDk, kDv, window_)})),
+        state(
+            session.make_state(sequences, max_tokens, {layer(kKvHeads, kDk, kDv), layer(kKvHeads, kDk, kDv, window_)})),
         program(session.load(attention(recorded, sequences), state)) {}
 
   struct Work {
@@ -104,12 +105,15 @@ struct Fixture {
           auto y = slots[w.slot].attend(row, w.start + i, l ? window : 0);
           want.insert(want.end(), y.begin(), y.end());
         }
-      CHECK_CLOSE(read<float>(out[size_t(l)], tokens * kHeads * kDv), want, 1e-5, what + ", layer " + std::to_string(l));
+      CHECK_CLOSE(read<float>(out[size_t(l)], tokens * kHeads * kDv), want, 1e-5,
+                  what + ", layer " + std::to_string(l));
     }
   }
 
-  int32_t attempt(std::vector<int32_t> ids, std::vector<int32_t> offsets, std::vector<int32_t> contexts, int64_t tokens) {
-    std::vector<float> q(size_t(tokens * kHeads * kDk)), k(size_t(tokens * kKvHeads * kDk)), v(size_t(tokens * kKvHeads * kDv));
+  int32_t attempt(std::vector<int32_t> ids, std::vector<int32_t> offsets, std::vector<int32_t> contexts,
+                  int64_t tokens) {
+    std::vector<float> q(size_t(tokens * kHeads * kDk)), k(size_t(tokens * kKvHeads * kDk)),
+        v(size_t(tokens * kKvHeads * kDv));
     std::vector<int64_t> out(2);
     return run_raw(program, {tokens, 0, int64_t(ids.size())},
                    {q.data(), k.data(), v.data(), ids.data(), offsets.data(), contexts.data()}, out);
@@ -216,12 +220,23 @@ TEST(wrong_batches) {
     std::vector<int32_t> slots, offsets, contexts;
     int64_t tokens;
   } wrong[] = {
-      {{4}, {0, 1}, {1}, 1},           {{-1}, {0, 1}, {1}, 1},          {{1000000}, {0, 1}, {1}, 1},
-      {{0, 0}, {0, 1, 2}, {1, 1}, 2},  {{0}, {1, 2}, {1}, 2},           {{0}, {0, 2}, {1}, 1},
-      {{0}, {0, 1}, {1}, 2},           {{0, 1}, {0, 0, 2}, {1, 2}, 2},  {{0, 1}, {0, 3, 2}, {3, 1}, 2},
-      {{0, 1}, {0, -1, 2}, {1, 1}, 2}, {{0}, {0, 1}, {0}, 1},           {{0}, {0, 2}, {1}, 2},
-      {{0}, {0, 1}, {-5}, 1},          {{0}, {0, 1}, {41}, 1},          {{0}, {0, 1}, {2147483647}, 1},
-      {{0}, {0, 1}, {-2147483647}, 1}, {{0, 1}, {0, 2147483647, 2}, {1, 1}, 2},
+      {{4}, {0, 1}, {1}, 1},
+      {{-1}, {0, 1}, {1}, 1},
+      {{1000000}, {0, 1}, {1}, 1},
+      {{0, 0}, {0, 1, 2}, {1, 1}, 2},
+      {{0}, {1, 2}, {1}, 2},
+      {{0}, {0, 2}, {1}, 1},
+      {{0}, {0, 1}, {1}, 2},
+      {{0, 1}, {0, 0, 2}, {1, 2}, 2},
+      {{0, 1}, {0, 3, 2}, {3, 1}, 2},
+      {{0, 1}, {0, -1, 2}, {1, 1}, 2},
+      {{0}, {0, 1}, {0}, 1},
+      {{0}, {0, 2}, {1}, 2},
+      {{0}, {0, 1}, {-5}, 1},
+      {{0}, {0, 1}, {41}, 1},
+      {{0}, {0, 1}, {2147483647}, 1},
+      {{0}, {0, 1}, {-2147483647}, 1},
+      {{0, 1}, {0, 2147483647, 2}, {1, 1}, 2},
   };
   for (auto& w : wrong) FAILS(MLXSHIM_ERR_ARGUMENT, f.attempt(w.slots, w.offsets, w.contexts, w.tokens));
   FAILS(MLXSHIM_ERR_ARGUMENT, f.attempt({0}, {0, 33}, {33}, 33));
@@ -259,7 +274,8 @@ TEST(read_only_attention) {
   Builder b;
   auto q = b.input({F32, TOKENS, {1, kHeads, kDk}}), slots = b.input({I32, SEQUENCES, {1}}),
        offsets = b.input({I32, OFFSETS, {2}}), contexts = b.input({I32, SEQUENCES, {1}});
-  b.output(b.op(MLXSHIM_OP_ATTEND, {q, slots, offsets, contexts}, {0, bits(kScale)}, {{F32, TOKENS, {1, kHeads, kDv}}}));
+  b.output(
+      b.op(MLXSHIM_OP_ATTEND, {q, slots, offsets, contexts}, {0, bits(kScale)}, {{F32, TOKENS, {1, kHeads, kDv}}}));
   int64_t program = f.session.load(b, f.state);
   auto row = f.random.normals(kHeads * kDk);
   std::vector<int32_t> slot{0}, ends{0, 1}, context{6};
@@ -298,7 +314,8 @@ TEST(stored_tokens) {
     for (size_t r = 0; r < winners.size(); r++) l[r * size_t(v) + size_t(winners[r])] = 1;
     std::vector<int64_t> out(3);
     int64_t tokens = int64_t(id.size()), rows = int64_t(winners.size());
-    if (!OK(run_raw(program, {tokens, rows, 1}, {id.data(), id_slot.data(), l.data(), row_slot.data(), past.data()}, out)))
+    if (!OK(run_raw(program, {tokens, rows, 1}, {id.data(), id_slot.data(), l.data(), row_slot.data(), past.data()},
+                    out)))
       return;
     auto embedded = read<float>(out[0], tokens * 32);
     for (int64_t t = 0; t < tokens; t++) CHECK_NEAR(embedded[size_t(t * 32)], want_ids[size_t(t)], 0);

@@ -13,7 +13,8 @@ namespace {
 std::string temporary(const std::vector<char>& bytes) {
   static int number = 0;
   auto folder = std::filesystem::temp_directory_path().string();
-  std::string path = folder + "/mlxshim-" + std::to_string(std::random_device()()) + std::to_string(number++) + " gewichte \xc3\xa9\xe4\xb8\xad.bin";
+  std::string path = folder + "/mlxshim-" + std::to_string(std::random_device()()) + std::to_string(number++) +
+                     " gewichte \xc3\xa9\xe4\xb8\xad.bin";
   std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
   return path;
 }
@@ -36,7 +37,8 @@ struct Weight {
 
   Weight(int64_t dtype, int64_t resident, std::vector<int64_t> dims_, std::vector<mlxshim_part> parts_)
       : dims(std::move(dims_)), parts(std::move(parts_)) {
-    block = {sizeof block, "name", 4, dtype, resident, int64_t(dims.size()), dims.data(), int64_t(parts.size()), parts.data()};
+    block = {sizeof block,          "name",      4, dtype, resident, int64_t(dims.size()), dims.data(),
+             int64_t(parts.size()), parts.data()};
   }
 };
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"mlxcel/bindings"
@@ -75,7 +76,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		var field *json.UnmarshalTypeError
 		if errors.As(err, &field) {
-			return nil, fmt.Errorf("config.json: %q is a %s, want a %s", field.Field, field.Value, field.Type)
+			return nil, fmt.Errorf("config.json: %q is %s, want %s", field.Field, jsonKinds[field.Value], kindOf(field.Type))
 		}
 		return nil, fmt.Errorf("config.json: %w", err)
 	}
@@ -102,6 +103,28 @@ func ParseConfig(text []byte) (*Config, error) {
 		}
 	}
 	return &c, c.check()
+}
+
+// jsonKinds are the kinds of values as encoding/json calls them.
+var jsonKinds = map[string]string{
+	"string": "a text", "number": "a number", "bool": "true or false", "array": "a list", "object": "an object",
+}
+
+// kindOf says what a Go type wants of JSON.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int32:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
 }
 
 // check refuses numbers that are missing or absurd; the limits are far above any model.
@@ -141,6 +164,14 @@ func (c *Config) check() error {
 	if c.NormEps <= 0 || c.NormEps > 1 {
 		return fmt.Errorf("config.json: %q is %g, want more than 0 and at most 1", "rms_norm_eps", c.NormEps)
 	}
+	if c.HeadDim == 0 {
+		c.HeadDim = c.Hidden / c.Heads
+	}
+	return nil
+}
+
+// checkLayers checks the kinds of attention; families without them have dropped them before.
+func (c *Config) checkLayers() error {
 	if c.LayerTypes != nil && len(c.LayerTypes) != c.Layers {
 		return fmt.Errorf("config.json: %q has %d entries for %d layers", "layer_types", len(c.LayerTypes), c.Layers)
 	}
@@ -151,9 +182,6 @@ func (c *Config) check() error {
 		if t == "sliding_attention" && c.SlidingWindow == 0 {
 			return errors.New(`config.json: "layer_types" has sliding layers and "sliding_window" is missing`)
 		}
-	}
-	if c.HeadDim == 0 {
-		c.HeadDim = c.Hidden / c.Heads
 	}
 	return nil
 }

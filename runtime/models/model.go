@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,7 +53,7 @@ func Open(config []byte, tensors Tensors) (*Model, error) {
 	if !ok {
 		return nil, fmt.Errorf("config.json: model type %q is not supported; mlxcel runs %s", c.ModelType, strings.Join(Families(), ", "))
 	}
-	if err := f.defaults(c); err != nil {
+	if err := cmp.Or(f.defaults(c), c.checkLayers()); err != nil {
 		return nil, err
 	}
 	m := &Model{Config: c, family: f, Tensors: tensors}
@@ -88,7 +89,7 @@ func (m *Model) Record(activation bindings.DType, limits program.Limits, tail fu
 	}
 	p, err := b.Program()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: config.json and the weights do not belong together, download the model again", err)
 	}
 	program.Optimize(p)
 	return p, nil

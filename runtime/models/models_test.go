@@ -130,7 +130,7 @@ func TestBadConfigs(t *testing.T) {
 	and := func(extra string) string { return strings.TrimSuffix(base, "}") + "," + extra + "}" }
 	for want, config := range map[string]string{
 		`config.json: unexpected end of JSON input`:                                                                    `{`,
-		`config.json: "hidden_size" is a string, want a int`:                                                           with(`"hidden_size":64`, `"hidden_size":"64"`),
+		`config.json: "hidden_size" is a text, want a whole number`:                                                    with(`"hidden_size":64`, `"hidden_size":"64"`),
 		`config.json: "hidden_size" is missing`:                                                                        with(`"hidden_size":64,`, ``),
 		`config.json: "num_hidden_layers" is 1000000000000, want 1 to 4096`:                                            with(`"num_hidden_layers":1`, `"num_hidden_layers":1000000000000`),
 		`config.json: "vocab_size" is -1, want 1 to 67108864`:                                                          with(`"vocab_size":96`, `"vocab_size":-1`),
@@ -155,8 +155,14 @@ func TestBadConfigs(t *testing.T) {
 		if err == nil {
 			_, err = m.Record(bindings.F32, program.Limits{Tokens: 1, Rows: 1, Sequences: 1}, greedy)
 		}
-		require.EqualError(t, err, want)
+		require.Error(t, err)
+		require.Equal(t, want, strings.TrimSuffix(err.Error(), ": config.json and the weights do not belong together, download the model again"))
 	}
+	// Families that have no kinds of layers take no notice of the keys.
+	_, err := Open([]byte(strings.Replace(and(`"layer_types":["strange"]`), `"llama"`, `"qwen2"`, 1)), s)
+	require.NoError(t, err)
+	_, err = Open([]byte(and(`"rope_scaling":"linear"`)), s)
+	require.EqualError(t, err, `config.json: "rope_scaling" is a text, want an object`)
 }
 
 // Periods by the formulas of the sources, worked out apart from the code for theta 10,000 and 8 dimensions.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"mlxcel/runtime/program"
 )
@@ -70,6 +71,9 @@ func (s *Scaling) rope(dims int, theta float64, traditional bool) (program.Rope,
 		}
 		return r, nil
 	}
+	if !slices.Contains([]string{"linear", "llama3", "yarn", "deepseek_yarn"}, s.Type) {
+		return r, fmt.Errorf("config.json: rope type %q is not supported", s.Type)
+	}
 	if s.Factor <= 0 {
 		return r, errors.New(`config.json: "rope_scaling" needs a positive "factor"`)
 	}
@@ -81,8 +85,6 @@ func (s *Scaling) rope(dims int, theta float64, traditional bool) (program.Rope,
 	case "yarn", "deepseek_yarn":
 		r.Periods = s.yarn(basePeriods(dims, theta), theta)
 		r.MScale = yarnMScale(s.Factor, s.MScale) / yarnMScale(s.Factor, s.MScaleAllDims)
-	default:
-		return r, fmt.Errorf("config.json: rope type %q is not supported", s.Type)
 	}
 	return r, nil
 }

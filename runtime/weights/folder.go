@@ -70,6 +70,9 @@ func readFile(path string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err == nil && !info.Mode().IsRegular() { // a pipe would be waited for, a device has no end
+		err = errors.New("it is not a regular file")
+	}
 	if err == nil && info.Size() > maxJSON {
 		err = fmt.Errorf("its %d bytes are more than the %d that are sensible", info.Size(), maxJSON)
 	}

@@ -342,3 +342,11 @@ func FuzzSafetensors(f *testing.F) {
 		}
 	})
 }
+
+// What is not a regular file is not read: a pipe would be waited for, a device has no end.
+func TestIrregularFiles(t *testing.T) {
+	dir := folder(t, map[string]string{"model.safetensors": string(goodSafetensors(nil))})
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "config.json"), 0o755))
+	_, err := Open(dir)
+	requireError(t, err, "config.json", "it is not a regular file")
+}

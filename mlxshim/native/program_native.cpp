@@ -1,0 +1,121 @@
+#include "program_native.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "convert.h"
+#include "dtype.h"
+#include "threads.h"
+
+namespace mlxcel::native {
+
+namespace {
+
+constexpr size_t kLine = 64;
+
+size_t aligned(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+// An output: a run is over when it returns, so the bytes are there.
+class NativeValue : public Value {
+ public:
+  explicit NativeValue(int64_t bytes) : Value(bytes), data(new char[size_t(bytes)]) {}
+  void read(void* to) override {
+    if (bytes > 0) std::memcpy(to, data.get(), size_t(bytes));
+  }
+
+  const std::unique_ptr<char[]> data;
+};
+
+}  // namespace
+
+NativeProgram::NativeProgram(const VectorKernels& vectors, int threads, std::shared_ptr<Arena> arena, Program given,
+                             std::shared_ptr<NativeWeights> weights, std::shared_ptr<NativeState> kept)
+    : LoadedProgram(std::move(given), kept),
+      vectors_(vectors),
+      threads_(threads),
+      arena_(std::move(arena)),
+      weights_(std::move(weights)),
+      plan_(make_plan(program, *weights_, kept.get())) {
+  for (const auto& stage : plan_.stages) scratch_bytes_ = std::max(scratch_bytes_, stage->scratch(threads));
+  // A line more, so that two threads never write to one.
+  scratch_bytes_ = aligned(scratch_bytes_) + kLine;
+  arena_->reserve(aligned(plan_.arena_bytes) + size_t(threads_) * scratch_bytes_);
+  places_.resize(plan_.places.size());
+  if (program.slots >= 0) sequence_of_.resize(size_t(program.max_tokens));
+}
+
+void NativeProgram::open_batch(const RunArguments& run) {
+  if (program.slots < 0) return;
+  auto& pages = static_cast<NativeState&>(*state);
+  for (int64_t s = 0; s < run.counts.sequences; s++) {
+    const int32_t first = run.ints(program.offsets)[s], end = run.ints(program.offsets)[s + 1];
+    const int64_t context = run.ints(program.contexts)[s];
+    std::fill(sequence_of_.begin() + first, sequence_of_.begin() + end, int32_t(s));
+    for (size_t layer = 0; layer < program.layers.size(); layer++)
+      if (program.layers[layer].written)
+        pages.open(run.ints(program.slots)[s], int64_t(layer), context - (end - first), context);
+  }
+}
+
+void NativeProgram::bind(const RunArguments& run, char* arena) {
+  // A view stands after what it is a part of, but for the ones of places that were added later.
+  auto where = [&](const PlaceFacts& facts) -> char* {
+    switch (facts.kind) {
+      case PlaceFacts::kInput: return const_cast<char*>(static_cast<const char*>(run.inputs[size_t(facts.input)]));
+      case PlaceFacts::kConstant: return const_cast<char*>(facts.constant);
+      case PlaceFacts::kWork: return arena + facts.offset;
+      default: return nullptr;
+    }
+  };
+  for (size_t i = 0; i < places_.size(); i++) {
+    const PlaceFacts* facts = &plan_.places[i];
+    int64_t offset = 0;
+    while (facts->kind == PlaceFacts::kView) {
+      offset += facts->offset;
+      facts = &plan_.places[size_t(facts->base)];
+    }
+    char* base = where(*facts);
+    places_[i] = base ? base + offset : nullptr;
+  }
+}
+
+std::shared_ptr<Value> NativeProgram::output(size_t i, const Counts& counts) const {
+  const Type type = program.types[size_t(program.outputs[i])].live(counts);
+  const int64_t size = dtype_size(type.dtype), bytes = type.elements() * size;
+  auto value = std::make_shared<NativeValue>(bytes);
+  const Rows& rows = plan_.outputs[i];
+  if (bytes == 0) return value;
+  const int64_t from_size = is_float(type.dtype) ? int64_t(sizeof(float)) : size;
+  for (int64_t r = 0; r < type.elements() / rows.width; r++) {
+    const char* from = places_[size_t(rows.place)] + r * rows.stride * from_size;
+    char* to = value->data.get() + r * rows.width * size;
+    if (is_float(type.dtype) && type.dtype != MLXSHIM_DTYPE_F32)
+      convert_floats(from, MLXSHIM_DTYPE_F32, to, type.dtype, size_t(rows.width));
+    else
+      std::memcpy(to, from, size_t(rows.width * size));
+  }
+  return value;
+}
+
+std::vector<std::shared_ptr<Value>> NativeProgram::run(const RunArguments& run) {
+  const size_t work = aligned(plan_.arena_bytes);
+  char* arena = arena_->reserve(work + size_t(threads_) * scratch_bytes_);
+  open_batch(run);
+  bind(run, arena);
+  pool().run(threads_, [&](Team& team, int thread) {
+    const Step step{program,       run,  vectors_, static_cast<NativeState*>(state.get()), team, places_.data(),
+                    sequence_of_.data(), arena + work + size_t(thread) * scratch_bytes_, thread};
+    for (size_t i = 0; i < plan_.stages.size(); i++) {
+      if (plan_.stage_extents[i].live(run.counts) == 0) continue;
+      plan_.stages[i]->run(step);
+      if (i + 1 < plan_.stages.size()) team.barrier();
+    }
+  });
+  std::vector<std::shared_ptr<Value>> values;
+  for (size_t i = 0; i < program.outputs.size(); i++) values.push_back(output(i, run.counts));
+  return values;
+}
+
+std::string NativeProgram::describe() const { return plan_.describe(); }
+
+}  // namespace mlxcel::native

@@ -1,0 +1,95 @@
+// One run of a program, and the parts that a schedule is made of.
+//
+// All values are kept as f32, whatever float type the program gives them; a cast rounds to its type. A value is a number of
+// rows: what its first dimension counts. Rows past the live count are neither computed nor read.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend.h"
+#include "cpu/vector.h"
+#include "state.h"
+#include "threads.h"
+
+namespace mlxcel::native {
+
+// Where values, and what else a step works with, lie: a number. The first ones are the program's values.
+using Place = int32_t;
+
+// Rows in memory: of a value, of what was prepared of one, or of other work memory.
+struct Rows {
+  Place place = -1;
+  int64_t width = 0;   // elements of a row
+  int64_t stride = 0;  // elements between two rows
+};
+
+// Which rows an op has: a live count or, of an axis that is fixed, a number.
+struct Extent {
+  int64_t axis = MLXSHIM_AXIS_FIXED, fixed = 1;
+
+  int64_t live(const Counts& counts) const { return axis == MLXSHIM_AXIS_FIXED ? fixed : counts.along(axis); }
+  bool operator==(const Extent&) const = default;
+};
+
+// What threads know of the run that they work at.
+struct Step {
+  const Program& program;
+  const RunArguments& run;
+  const VectorKernels& vectors;
+  NativeState* state;  // null: none
+  Team& team;
+  char* const* places;          // where each place begins
+  const int32_t* sequence_of;   // of each token
+  char* scratch;                // of this thread, for the duration of one call
+  int thread;
+
+  template <class T = float>
+  T* row(const Rows& rows, int64_t i) const {
+    return reinterpret_cast<T*>(places[rows.place]) + i * rows.stride;
+  }
+  int threads() const { return team.threads(); }
+
+  // Of the run's batch.
+  const int32_t* slots() const { return run.ints(program.slots); }
+  const int32_t* offsets() const { return run.ints(program.offsets); }
+  const int32_t* contexts() const { return run.ints(program.contexts); }
+  int64_t position_of(int64_t token) const {
+    const int32_t s = sequence_of[token];
+    return contexts()[s] - offsets()[s + 1] + token;
+  }
+};
+
+// One op that makes rows of its results out of the same rows of its inputs, without regard to other rows.
+class RowOp {
+ public:
+  virtual ~RowOp() = default;
+  virtual void run(const Step& step, int64_t begin, int64_t end) const = 0;
+  virtual std::string describe() const = 0;
+  // Bytes of scratch that a call needs.
+  virtual size_t scratch() const { return 0; }
+};
+
+// A part of a step between two barriers, in which threads do not wait for each other.
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  // Does this thread's part of the work.
+  virtual void run(const Step& step) const = 0;
+  virtual std::string describe() const = 0;
+  virtual size_t scratch(int threads) const { return 0; }
+};
+
+// The part of n things that falls to a thread, in whole blocks.
+struct Share {
+  int64_t begin, end;
+  Share(int64_t n, int64_t block, int thread, int threads) {
+    const int64_t blocks = (n + block - 1) / block;
+    begin = blocks * thread / threads * block;
+    end = blocks * (thread + 1) / threads * block;
+    if (end > n) end = n;
+  }
+};
+
+}  // namespace mlxcel::native

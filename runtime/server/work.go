@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"mlxcel/runtime"
+	"mlxcel/runtime/chat"
+	"mlxcel/runtime/server/toolcall"
+)
+
+// work is a request that was checked and can be given to the model.
+type work struct {
+	model   *loaded
+	request runtime.Request // with Tokens
+	choices int             // answers that are asked for
+	prompt  string          // rendered, to know whether the answer begins within reasoning
+	markers chat.Markers    // around reasoning, empty to leave it in place
+	calls   toolcall.Format // None where no tools are offered
+	oneCall bool            // end an answer behind its first call
+}
+
+// delta is what became certain of one answer.
+type delta struct {
+	choice    int
+	reasoning string
+	content   string
+	calls     []toolcall.Call
+	tokens    []runtime.Piece // whose text is in content, with log-probabilities
+	end       *ending         // of the last delta of a choice
+}
+
+// ending says what became of an answer.
+type ending struct {
+	finish    string // in OpenAI's words
+	summary   runtime.Summary
+	reasoning int // tokens of the reasoning
+	err       error
+}
+
+// Reasons for the end of an answer, in OpenAI's words.
+const (
+	finishStop   = "stop"
+	finishLength = "length"
+	finishCalls  = "tool_calls"
+)
+
+// run makes all answers of w at once and hands out what comes of them, on the caller's goroutine; idle is called when
+// nothing came for a while. It returns the first error of the model, emit or idle, when all answers have ended.
+func (s *Server) run(ctx context.Context, w *work, emit func(delta) error, idle func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	deltas := make(chan delta)
+	var answers sync.WaitGroup
+	for i := range w.choices {
+		answers.Go(func() { s.answer(ctx, w, i, deltas) })
+	}
+	go func() { answers.Wait(); close(deltas) }()
+	defer func() {
+		cancel()
+		for range deltas { // until all have ended, so that their places are free
+		}
+	}()
+	timer := time.NewTimer(s.options.KeepAlive)
+	defer timer.Stop()
+	for {
+		var err error
+		select {
+		case d, more := <-deltas:
+			if !more {
+				return nil
+			}
+			if d.end != nil && d.end.err != nil {
+				return d.end.err
+			}
+			err = emit(d)
+		case <-timer.C:
+			err = idle()
+		}
+		if err != nil {
+			return err
+		}
+		timer.Reset(s.options.KeepAlive)
+	}
+}
+
+// answer makes one answer.
+func (s *Server) answer(ctx context.Context, w *work, choice int, deltas chan<- delta) {
+	a := &answer{work: w, choice: choice, splitter: chat.NewSplitter(w.markers, w.prompt), parser: toolcall.NewParser(w.calls)}
+	defer func() {
+		if bug := recover(); bug != nil {
+			s.log.Error("internal error", "error", fmt.Sprint(bug), "stack", string(debug.Stack()))
+			deltas <- delta{choice: choice, end: &ending{err: fmt.Errorf("internal error: %v", bug)}}
+		}
+	}()
+	request := w.request
+	request.Sampling.Seed += uint64(choice) // or all choices would be the same
+	var last time.Time
+	for piece, err := range w.model.Generate(ctx, request) {
+		if now := time.Now(); piece.Token >= 0 {
+			if !last.IsZero() {
+				s.metrics.interToken.observe(now.Sub(last).Seconds())
+			}
+			last = now
+		}
+		d := a.take(piece, err)
+		if d.end != nil {
+			s.measured(&d.end.summary, a.outcome(d.end))
+		}
+		if !d.empty() {
+			deltas <- d
+		}
+		if d.end != nil {
+			return
+		}
+	}
+}
+
+// answer takes the text of an answer apart while it comes.
+type answer struct {
+	*work
+	choice    int
+	splitter  *chat.Splitter
+	parser    *toolcall.Parser
+	called    int
+	reasoning int             // tokens
+	tokens    int             // taken
+	held      []runtime.Piece // tokens whose text is not given out yet
+}
+
+// take takes a piece, the last one with a summary, or the error that came in its place.
+func (a *answer) take(piece runtime.Piece, err error) delta {
+	d := delta{choice: a.choice}
+	if piece.Token >= 0 {
+		a.tokens++
+		if a.request.Logprobs && !a.splitter.InReasoning() && !a.model.eos[piece.Token] {
+			a.held = append(a.held, piece)
+		}
+	}
+	reasoning, content := a.splitter.Push(piece.Text)
+	if piece.Token >= 0 && (reasoning != "" || a.splitter.InReasoning()) {
+		a.reasoning++
+	}
+	last := err != nil || piece.Summary != nil
+	if last {
+		moreReasoning, moreContent := a.splitter.Flush()
+		reasoning, content = reasoning+moreReasoning, content+moreContent
+	}
+	d.reasoning = reasoning
+	items := a.parser.Push(content)
+	if last {
+		items = append(items, a.parser.Flush()...)
+	}
+	for _, item := range items {
+		switch {
+		case a.oneCall && a.called > 0: // nothing counts behind the only call
+		case item.Call != nil:
+			a.called++
+			d.calls = append(d.calls, *item.Call)
+		default:
+			d.content += item.Text
+		}
+	}
+	if d.content != "" {
+		d.tokens, a.held = a.held, nil
+	}
+	switch {
+	case last:
+		d.end = a.ended(piece.Summary, err)
+	case a.oneCall && a.called > 0:
+		d.end = &ending{finish: finishCalls, summary: runtime.Summary{
+			Finish: runtime.FinishStop, PromptTokens: len(a.request.Tokens), Tokens: a.tokens,
+		}, reasoning: a.reasoning}
+	}
+	return d
+}
+
+func (a *answer) ended(summary *runtime.Summary, err error) *ending {
+	e := &ending{reasoning: a.reasoning, err: err}
+	if summary == nil {
+		if err == nil {
+			e.err = errStopping
+		} else {
+			e.err = refused{err}
+		}
+		return e
+	}
+	e.summary = *summary
+	switch {
+	case summary.Finish == runtime.FinishLength:
+		e.finish = finishLength
+	case a.called > 0:
+		e.finish = finishCalls
+	default:
+		e.finish = finishStop
+	}
+	return e
+}
+
+// outcome is the reason for the end as metrics have it.
+func (a *answer) outcome(e *ending) string {
+	switch {
+	case e.err == nil:
+		return e.finish
+	case e.summary.Finish == runtime.FinishCancelled:
+		return "abort"
+	}
+	return "error"
+}
+
+func (d delta) empty() bool {
+	return d.reasoning == "" && d.content == "" && len(d.calls) == 0 && d.end == nil
+}
