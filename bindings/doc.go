@@ -1,5 +1,5 @@
 // Package bindings is Go's half of the C ABI in mlxshim/include/mlxshim.h, by
-// which a backend library (mlxshim on MLX, later our own kernels) is driven.
+// which a backend library (mlxshim on MLX, or native, our own kernels) is driven.
 //
 // abi_gen.go is generated from the header: codes, op numbers, parameter blocks
 // and one raw call per function. The rest of the package is a thin typed layer

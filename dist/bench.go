@@ -17,20 +17,20 @@ import (
 )
 
 // bench is the subcommand bench: mlxcel and a peer on the same model and
-// machine, in turns, as a table of medians on stdout.
+// machine, in turns, as a table of medians on stdout. `bench` is the library on
+// MLX beside mlx-lm, `bench cpu` the native one beside llama.cpp.
 func bench(ctx context.Context, p *project, args []string) error {
+	run := p.benchMLX
+	if len(args) > 0 && args[0] == "cpu" {
+		run, args = p.benchCPU, args[1:]
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 5, "runs of each side; the tables show medians")
 	if err := parseFlags(p, flags, args); err != nil {
 		return err
 	}
-	what := "mlx"
-	if flags.NArg() > 0 {
-		what = flags.Arg(0)
-	}
-	run, ok := map[string]func(context.Context, int) error{"mlx": p.benchMLX, "cpu": p.benchCPU}[what]
-	if !ok || flags.NArg() > 1 || *rounds < 1 {
-		p.say("usage: go run ./dist bench [--rounds N] [mlx|cpu]: the library on MLX beside mlx-lm, or the native one beside llama.cpp")
+	if *rounds < 1 {
+		p.say("--rounds is %d, want 1 or more", *rounds)
 		return errUsage
 	}
 	if err := p.setup(ctx); err != nil {

@@ -29,8 +29,11 @@ func (p *project) llamaRate(ctx context.Context, bin string, threads int, args .
 		return 0, err
 	}
 	var runs []llamaRun
-	if err := json.Unmarshal(output, &runs); err != nil || len(runs) != 1 {
-		return 0, fmt.Errorf("llama-bench printed %d results: %w", len(runs), err)
+	if err := json.Unmarshal(output, &runs); err != nil {
+		return 0, fmt.Errorf("llama-bench printed no JSON: %w", err)
+	}
+	if len(runs) != 1 {
+		return 0, fmt.Errorf("llama-bench printed %d results, not one", len(runs))
 	}
 	return runs[0].Rate, nil
 }
@@ -55,9 +58,9 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 		}
 	}
 	cores := runtime.NumCPU()
-	decode := func(threads, context int) func() (float64, error) {
+	decode := func(threads, depth int) func() (float64, error) {
 		return func() (float64, error) {
-			a, err := p.generate(ctx, "native", max(context, 1), 64, "--threads", strconv.Itoa(threads))
+			a, err := p.generate(ctx, "native", max(depth, 1), 64, "--threads", strconv.Itoa(threads))
 			return a.Timings.Decode, err
 		}
 	}
@@ -76,9 +79,9 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 			contest{fmt.Sprintf("decode 64, %d threads", threads), decode(threads, 0), llama(threads, "-p", "0", "-n", "64")},
 			contest{fmt.Sprintf("prefill 512, %d threads", threads), prefill(threads, 512), llama(threads, "-p", "512", "-n", "0")})
 	}
-	for _, context := range []int{1024, 4096} {
-		contests = append(contests, contest{fmt.Sprintf("decode 64 after %d tokens, %d threads", context, cores),
-			decode(cores, context), llama(cores, "-p", "0", "-n", "64", "-d", strconv.Itoa(context))})
+	for _, depth := range []int{1024, 4096} {
+		contests = append(contests, contest{fmt.Sprintf("decode 64 after %d tokens, %d threads", depth, cores),
+			decode(cores, depth), llama(cores, "-p", "0", "-n", "64", "-d", strconv.Itoa(depth))})
 	}
 	fmt.Printf("\nSmolLM2-135M-Instruct, 4 bit, tok/s; medians of %d, in turns with llama.cpp of llama-cpp-python %s\n\n", rounds, p.lock.Llama.Version)
 	fmt.Printf("| | mlxcel, backend native | llama.cpp | ratio |\n|---|---|---|---|\n")

@@ -75,7 +75,7 @@ func TestRenewLock(t *testing.T) {
 
 	renewed, err := readLock(filepath.Join(p.root, lockFile))
 	require.NoError(t, err)
-	require.Len(t, fetched, 2+len(p.lock.Tokenizers))
+	require.Len(t, fetched, 3+len(p.lock.Tokenizers))
 	require.Equal(t, "lm-smollm2.new", renewed.Model.File)
 	require.Equal(t, sha(wheel), renewed.MLX.SHA256)
 	require.EqualValues(t, len(wheel), renewed.MLX.Size)

@@ -11,6 +11,7 @@ import (
 // Types of other packages that results of this one have.
 type (
 	Facts       = engine.Facts         // what [Model.Facts] tells
+	Stats       = engine.Stats         // what [Model.Stats] tells
 	Memory      = bindings.Memory      // what [Model.Memory] tells
 	LibraryInfo = bindings.Info        // what a library says about itself
 	DeviceFacts = bindings.DeviceFacts // what [Runtime.Device] tells

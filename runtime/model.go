@@ -72,13 +72,13 @@ func (m *Model) Name() string { return m.checkpoint.Name }
 func (m *Model) Library() Library { return describe(m.library) }
 
 // Facts returns sizes, the device and the time to load.
-func (m *Model) Facts() engine.Facts { return m.engine.Facts() }
+func (m *Model) Facts() Facts { return m.engine.Facts() }
 
 // Memory returns the memory that the device uses for arrays, of all models of the process together.
-func (m *Model) Memory() (bindings.Memory, error) { return m.engine.Memory() }
+func (m *Model) Memory() (Memory, error) { return m.engine.Memory() }
 
 // Stats returns how things stood after the last step. It does not wait.
-func (m *Model) Stats() engine.Stats { return m.engine.Stats() }
+func (m *Model) Stats() Stats { return m.engine.Stats() }
 
 // Broken is closed when the device is lost and the model can serve nothing more; then Err says why.
 func (m *Model) Broken() <-chan struct{} { return m.engine.Broken() }

@@ -45,7 +45,7 @@ func (o *modelOptions) define(f *pflag.FlagSet) { defineModelPath(f, &o.path) }
 // defineRest defines the flags that come last in the help.
 func (o *modelOptions) defineRest(f *pflag.FlagSet) {
 	f.IntVarP(&o.context, "context", "c", 0, "longest prompt and answer together, in `TOKENS`; default: what the model was trained for")
-	f.IntVar(&o.Threads, "threads", 0, "`NUMBER` of CPU threads; default: the library's choice")
+	f.IntVar(&o.Threads, "threads", 0, "`NUMBER` of CPU threads of the native library; default: one a physical core. MLX uses one")
 	o.libraryOptions.define(f)
 	defineVerbose(f, &o.verbose, "print more about what was loaded and how long things took")
 }

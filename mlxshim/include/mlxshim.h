@@ -157,7 +157,7 @@ extern "C" {
 #define MLXSHIM_OP_CAST 17
 /* tokens i32 [A] or [A, W], slots i32 [A] -> tokens, with MLXSHIM_TOKEN_LAST replaced by the slot's stored token. */
 #define MLXSHIM_OP_LOAD_TOKENS 18
-/* tokens i32 [R], slots i32 [R] -> nothing: stores each row's token for its slot. */
+/* tokens i32 [R], slots i32 [R] -> nothing: stores each row's token for its slot; a negative one as 0. */
 #define MLXSHIM_OP_STORE_TOKENS 19
 /* logits [R, V], history i32 [R, W] (-1: empty), penalties f32 [R, 3] -> logits. Per token that the history holds c
  * times: divided by (if positive, else multiplied by) penalties[0], then less c * penalties[1] (frequency) and
@@ -165,13 +165,13 @@ extern "C" {
 #define MLXSHIM_OP_PENALIZE 20
 /* logits [R, V], ids i32 [R, B] (-1: none), values f32 [R, B] -> logits with values added. */
 #define MLXSHIM_OP_BIAS 21
-/* logits [R, V] -> i32 [R]: the first largest. */
+/* logits [R, V] -> i32 [R]: the first largest; -1 for a row whose logits are not numbers. */
 #define MLXSHIM_OP_ARGMAX 22
 /* logits [R, V], settings f32 [R, 5] = temperature, top_k (0: all), top_p, min_p, u in [0, 1) -> i32 [R].
  * Candidates in falling order of logit (ties: lower id first); keep the first top_k; of those the shortest head whose
  * probability is at least top_p; of those the ones with at least min_p of the best one's probability; then take
  * softmax(logits / temperature) over what is left and the first candidate whose cumulative probability exceeds u.
- * Temperature 0 takes the best. */
+ * Temperature 0 takes the best. A row whose logits are not numbers gives -1. */
 #define MLXSHIM_OP_SAMPLE 23
 
 /* ---- Parameter blocks ---------------------------------------------------------------------------------------- */

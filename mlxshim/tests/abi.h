@@ -149,9 +149,23 @@ class Session {
 
   // 0 where the program is refused.
   int64_t load(const Builder& builder, int64_t state = 0) {
+    int64_t program = 0;
+    OK(try_load(builder, state, &program));
+    return program;
+  }
+  int32_t try_load(const Builder& builder, int64_t state, int64_t* program) {
     auto words = builder.words();
-    int64_t program = 0, failed = 0;
-    OK(mlxshim_program_load(context, weights, state, words.data(), int64_t(words.size()), &program, &failed));
+    int64_t failed = 0;
+    return mlxshim_program_load(context, weights, state, words.data(), int64_t(words.size()), program, &failed);
+  }
+  // For what a library need not have: 0, with the reason printed, where it says that it is without.
+  int64_t load_optional(const Builder& builder, int64_t state = 0) {
+    int64_t program = 0;
+    int32_t status = try_load(builder, state, &program);
+    if (status == MLXSHIM_ERR_UNSUPPORTED)
+      std::printf("  left out: %s\n", last_error().c_str());
+    else
+      OK(status);
     return program;
   }
 

@@ -316,3 +316,41 @@ TEST(route_and_combine) {
       CHECK_CLOSE(read<float>(out[2], live * d), want_sum, 1e-6, "combine");
     }
 }
+
+TEST(half_types) {
+  // The same ops in f16 and bf16 as in f32, which the tests above compare with plain loops: within the type's rounding.
+  Random random(10);
+  const int64_t live = 5, heads = 3, d = 12;
+  for (auto [dtype, tolerance] : {std::pair<int64_t, double>{MLXSHIM_DTYPE_F16, 4e-3}, {MLXSHIM_DTYPE_BF16, 4e-2}}) {
+    Session session;
+    Builder b;
+    b.max_tokens = 6;
+    const Type wide{F32, TOKENS, {6, heads, d}}, narrow{dtype, TOKENS, {6, heads, d}};
+    auto x = b.input(wide), y = b.input(wide), positions = b.input({I32, TOKENS, {6}});
+    auto w = b.weight(session.add(F32, {d}, random.normals(d)));
+    auto both = [&](int64_t code, std::vector<int64_t> in, std::vector<int64_t> rest, std::vector<int64_t> attributes) {
+      auto cast = in;
+      for (auto& v : cast) v = b.op(MLXSHIM_OP_CAST, {v}, {}, {narrow});
+      in.insert(in.end(), rest.begin(), rest.end());
+      cast.insert(cast.end(), rest.begin(), rest.end());
+      b.output(b.op(code, in, attributes, {wide}));
+      b.output(b.op(MLXSHIM_OP_CAST, {b.op(code, cast, attributes, {narrow})}, {}, {wide}));
+    };
+    both(MLXSHIM_OP_ADD, {x, y}, {}, {});
+    both(MLXSHIM_OP_SWIGLU, {x, y}, {}, {});
+    both(MLXSHIM_OP_RMS_NORM, {x}, {w}, {bits(1e-5)});
+    for (int64_t dims : {8, 12})
+      for (int64_t traditional : {0, 1})
+        both(MLXSHIM_OP_ROPE, {x}, {positions}, {dims, traditional, bits(1e4), bits(0.5), bits(1.5)});
+    auto xs = random.normals(live * heads * d), ys = random.normals(live * heads * d);
+    std::vector<int32_t> at{0, 1, 2, 30, 4};
+    std::vector<int64_t> out(b.output_count());
+    int64_t program = session.load_optional(b);
+    if (!program) continue;
+    if (!OK(run_raw(program, {live, 0, 1}, {xs.data(), ys.data(), at.data()}, out))) return;
+    for (size_t i = 0; i < out.size(); i += 2) {
+      auto exact = read<float>(out[i], live * heads * d), rounded = read<float>(out[i + 1], live * heads * d);
+      CHECK_CLOSE(rounded, (std::vector<double>{exact.begin(), exact.end()}), tolerance, "half " + std::to_string(i));
+    }
+  }
+}

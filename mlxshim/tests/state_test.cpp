@@ -267,6 +267,32 @@ TEST(double_buffered) {
                   f.slots[1].attend(queries[size_t(p)].data(), p, l ? 7 : 0), 1e-5, "double buffered");
 }
 
+TEST(half_state) {
+  // Rows of f32 in a state of f16.
+  Session session;
+  mlxshim_layer one = layer(1, 4, 4);
+  mlxshim_state_params params{sizeof params, MLXSHIM_DTYPE_F16, 1, 8, 1, &one};
+  int64_t state = 0;
+  OK(mlxshim_state_create(session.context, &params, &state));
+  Builder b;
+  b.max_tokens = 2;
+  const Type rows{F32, TOKENS, {2, 1, 4}};
+  auto x = b.input(rows), slots = b.input({I32, SEQUENCES, {1}}), offsets = b.input({I32, OFFSETS, {2}}),
+       contexts = b.input({I32, SEQUENCES, {1}});
+  b.op(MLXSHIM_OP_KV_WRITE, {x, x, slots, offsets, contexts}, {0}, {});
+  b.output(b.op(MLXSHIM_OP_ATTEND, {x, slots, offsets, contexts}, {0, bits(1)}, {rows}));
+  std::vector<float> data{1, 0, 0, 0, 0, 2, 0, 1};
+  std::vector<int32_t> slot{0}, ends{0, 2}, context{2};
+  int64_t program = session.load_optional(b, state);
+  if (!program) return;
+  auto y = run<float>(program, {2, 0, 1}, {data.data(), slot.data(), ends.data(), context.data()}, 8);
+  const double e = std::exp(5.0), p = e / (1 + e);  // the second row meets itself with 5, the first with 0
+  CHECK_CLOSE(y, (std::vector<double>{1, 0, 0, 0, 1 - p, 2 * p, 0, p}), 2e-3, "half state");
+  mlxshim_state_info info{sizeof info, 0};
+  OK(mlxshim_state_facts(state, &info));
+  CHECK(info.bytes >= 2 * 8 * 2 && info.bytes % (8 * 2) == 0);
+}
+
 TEST(read_only_attention) {
   // A program that attends without writing sees what is there, and no more.
   Fixture f(4);

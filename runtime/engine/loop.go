@@ -397,8 +397,15 @@ func (l *loop) results(st *step) (ids []int32, logits []float32, err error) {
 	return ids, logits, err
 }
 
+// errNotANumber is the error for what the library says with a token of -1.
+var errNotANumber = errors.New("the model computed something that is not a number: its weights are damaged, download it again")
+
 // deliver appends a token to its sequence and ends it where that was the last.
 func (l *loop) deliver(s *sequence, id int32, logits []float32, now time.Time) {
+	if id < 0 {
+		l.end(s, Failed, errNotANumber)
+		return
+	}
 	s.tokens = append(s.tokens, id)
 	s.result.Generated++
 	if s.result.FirstToken.IsZero() {

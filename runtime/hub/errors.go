@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -93,12 +94,13 @@ func temporary(err error) (again bool, wait time.Duration) {
 		certificate *tls.CertificateVerificationError
 		name        *net.DNSError
 		path        *fs.PathError
+		link        *os.LinkError
 	)
 	switch {
 	case errors.As(err, &status):
 		s := status.status
 		return s == http.StatusRequestTimeout || s == http.StatusTooManyRequests || s >= 500 && s != http.StatusNotImplemented, status.wait
-	case errors.As(err, &forever), errors.As(err, &certificate), errors.As(err, &path), errors.Is(err, context.Canceled):
+	case errors.As(err, &forever), errors.As(err, &certificate), errors.As(err, &path), errors.As(err, &link), errors.Is(err, context.Canceled):
 		return false, 0
 	case errors.As(err, &name):
 		return !name.IsNotFound, 0

@@ -41,7 +41,7 @@ type partsNote struct {
 
 // openParts goes on with a file, or makes it.
 func openParts(root *os.Root, name string, size int64) (*parts, error) {
-	p := &parts{size: size, each: partSize, root: root, name: name}
+	p := &parts{size: size, root: root, name: name, saved: time.Now()}
 	if p.resume() {
 		return p, nil
 	}

@@ -202,13 +202,13 @@ func pad[T any](s []T, n int, with T) []T {
 	return append(s, slices.Repeat([]T{with}, n-len(s))...)
 }
 
-// Int32s and Float32s of Inputs are in the order in which the tail declared its inputs; the other one is nil.
+// Input is one input of a tail: one of the two is set.
 type Input struct {
 	Int32s   []int32
 	Float32s []float32
 }
 
-// Inputs appends the inputs of the tail.
+// Inputs appends the inputs of the tail, in the order in which it declared them.
 func (r *Rows) Inputs(inputs []Input) []Input {
 	if r.features.Biases > 0 {
 		inputs = append(inputs, Input{Int32s: r.biasIDs}, Input{Float32s: r.biasValues})

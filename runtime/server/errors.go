@@ -91,6 +91,8 @@ func asAPIError(err error) *apiError {
 		return api
 	case errors.Is(err, runtime.ErrClosed):
 		return errStopping
+	case errors.Is(err, runtime.ErrQueueFull):
+		return errBusy
 	case errors.Is(err, runtime.ErrPromptTooLong):
 		return badRequest(http.StatusBadRequest, "context_length_exceeded", "%v", err)
 	case errors.As(err, &template):

@@ -61,29 +61,33 @@ func (m *metrics) write(b *strings.Builder) {
 func (s *Server) writeGauges(b *strings.Builder) {
 	gauge := func(help string, value float64, names ...string) { writeFigure(b, "gauge", help, value, names...) }
 	gauge("Answers that are being made or wait.", float64(s.answers.Load()), "mlxcel_answers_open")
-	ready := 0.0
-	if _, err := s.model(); err == nil {
-		ready = 1
-	}
-	gauge("Whether the model is loaded and works.", ready, "mlxcel_ready")
 	kept, bytes := s.stored.size()
 	gauge("Responses kept for previous_response_id.", float64(kept), "mlxcel_stored_responses")
 	gauge("Bytes of the responses kept.", float64(bytes), "mlxcel_stored_bytes")
-	if s.options.Stats == nil {
+	l, err := s.model()
+	if err != nil {
+		gauge("Whether the model is loaded and works.", 0, "mlxcel_ready")
 		return
 	}
-	stats := s.options.Stats()
+	gauge("Whether the model is loaded and works.", 1, "mlxcel_ready")
+	stats := l.Stats()
 	gauge("Answers in the batch.", float64(stats.Running), "mlxcel_running", "vllm:num_requests_running")
 	gauge("Answers that wait for a place in the batch.", float64(stats.Waiting), "mlxcel_waiting", "vllm:num_requests_waiting")
-	if pages := stats.KVUsed + stats.KVFree; pages > 0 {
-		gauge("Pages of the key-value cache in use.", float64(stats.KVUsed), "mlxcel_kv_pages_used")
-		gauge("Pages of the key-value cache that are free.", float64(stats.KVFree), "mlxcel_kv_pages_free")
-		gauge("Share of the key-value cache in use, 0 to 1.", float64(stats.KVUsed)/float64(pages), "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+	var held, most int
+	for _, slot := range stats.Slots {
+		if slot.Busy {
+			held += slot.Tokens
+		}
+		most += l.Facts().MaxTokens
 	}
-	count := func(help string, value uint64, names ...string) { writeFigure(b, "counter", help, float64(value), names...) }
+	gauge("Tokens in the key-value cache of answers that are being made.", float64(held), "mlxcel_kv_tokens")
+	gauge("Their share of what fits, 0 to 1.", float64(held)/float64(max(most, 1)), "mlxcel_kv_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+	count := func(help string, value uint64, names ...string) {
+		writeFigure(b, "counter", help, float64(value), names...)
+	}
 	count("Steps of the engine.", stats.Steps, "mlxcel_steps_total")
 	count("Sequences of all steps: divided by the steps, the mean batch.", stats.StepSequences, "mlxcel_step_sequences_total")
-	count("Answers that had to make room and were continued later.", stats.Preemptions, "mlxcel_preemptions_total", "vllm:num_preemptions_total")
+	count("Tokens that all steps computed.", stats.StepTokens, "mlxcel_step_tokens_total")
 }
 
 func writeFigure(b *strings.Builder, kind, help string, value float64, names ...string) {

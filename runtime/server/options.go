@@ -37,7 +37,6 @@ type Options struct {
 
 	TLS    *tls.Config  // nil: plain HTTP
 	Logger *slog.Logger // nil: no log
-	Stats  func() Stats // nil: unknown
 	Build  string       // version, shown in /props and as system_fingerprint
 }
 

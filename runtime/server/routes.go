@@ -57,7 +57,7 @@ func (s *Server) route(path string, handle handlerFunc) http.Handler {
 		err := handle(w, r)
 		switch {
 		case err == nil:
-		case clientGone(r.Context(), err):
+		case abandoned(r, err):
 			exchangeOf(r).gone = true
 		default:
 			s.writeError(w, err)

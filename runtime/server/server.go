@@ -25,7 +25,8 @@ type Server struct {
 	stored  *store
 
 	phase   atomic.Pointer[phase]
-	answers atomic.Int64 // being made or waiting
+	handed  chan struct{} // closed when there is a model
+	answers atomic.Int64  // being made or waiting
 	newID   func(prefix string) string
 	now     func() time.Time
 }
@@ -42,8 +43,9 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
 		options: o, log: o.Logger, keys: newKeyRing(o.Keys), metrics: newMetrics(), stored: newStore(o.StoredResponses, o.StoredBytes),
-		newID: func(prefix string) string { return prefix + rand.Text() },
-		now:   time.Now,
+		handed: make(chan struct{}),
+		newID:  func(prefix string) string { return prefix + rand.Text() },
+		now:    time.Now,
 	}
 	s.phase.Store(&phase{})
 	s.router = s.routes()
@@ -51,8 +53,15 @@ func New(o Options) *Server {
 	return s
 }
 
-// Ready hands the model over. The server does not close it.
-func (s *Server) Ready(m Model) { s.phase.Store(&phase{model: s.inspect(m)}) }
+// Ready hands the model over, once. The server does not close it.
+func (s *Server) Ready(m Model) error {
+	if m.Tokenizer() == nil {
+		return errors.New("the model has no tokenizer, so it cannot be served: put a tokenizer.json beside it")
+	}
+	s.phase.Store(&phase{model: s.inspect(m)})
+	close(s.handed)
+	return nil
+}
 
 // Fail says that there will be no model, or that it serves nothing more. Requests get the error.
 func (s *Server) Fail(err error) { s.phase.Store(&phase{err: err}) }
@@ -108,7 +117,7 @@ type handlerFunc func(w http.ResponseWriter, r *http.Request) error
 // writeJSON answers with an object.
 func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	text := encode(v)
-	_ = http.NewResponseController(w).SetWriteDeadline(s.now().Add(s.options.WriteTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.options.WriteTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the client may be gone: nothing is left to tell it
@@ -125,12 +134,7 @@ func encode(v any) []byte {
 	return []byte(b.String())
 }
 
-// clientGone reports whether an error is only that the client went away.
-func clientGone(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, errWrite))
-}
-
-// containsWord reports whether text has a word in quotes, as templates write roles.
-func containsWord(text, word string) bool {
-	return strings.Contains(text, `"`+word+`"`) || strings.Contains(text, `'`+word+`'`)
+// abandoned reports whether an error is only that the client went away, or takes nothing more.
+func abandoned(r *http.Request, err error) bool {
+	return errors.Is(err, errWrite) || errors.Is(err, context.Canceled) && r.Context().Err() != nil
 }

@@ -51,11 +51,21 @@ const (
 // run makes all answers of w at once and hands out what comes of them, on the caller's goroutine; idle is called when
 // nothing came for a while. It returns the first error of the model, emit or idle, when all answers have ended.
 func (s *Server) run(ctx context.Context, w *work, emit func(delta) error, idle func() error) error {
+	return s.runAll(ctx, []*work{w}, emit, idle)
+}
+
+// runAll is run for several works; the choices of the deltas count through all of them.
+func (s *Server) runAll(ctx context.Context, works []*work, emit func(delta) error, idle func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	deltas := make(chan delta)
 	var answers sync.WaitGroup
-	for i := range w.choices {
-		answers.Go(func() { s.answer(ctx, w, i, deltas) })
+	first := 0
+	for _, w := range works {
+		for i := range w.choices {
+			a := newAnswer(w, i, first+i)
+			answers.Go(func() { s.answer(ctx, a, deltas) })
+		}
+		first += w.choices
 	}
 	go func() { answers.Wait(); close(deltas) }()
 	defer func() {
@@ -87,18 +97,15 @@ func (s *Server) run(ctx context.Context, w *work, emit func(delta) error, idle 
 }
 
 // answer makes one answer.
-func (s *Server) answer(ctx context.Context, w *work, choice int, deltas chan<- delta) {
-	a := &answer{work: w, choice: choice, splitter: chat.NewSplitter(w.markers, w.prompt), parser: toolcall.NewParser(w.calls)}
+func (s *Server) answer(ctx context.Context, a *answer, deltas chan<- delta) {
 	defer func() {
 		if bug := recover(); bug != nil {
 			s.log.Error("internal error", "error", fmt.Sprint(bug), "stack", string(debug.Stack()))
-			deltas <- delta{choice: choice, end: &ending{err: fmt.Errorf("internal error: %v", bug)}}
+			deltas <- delta{choice: a.choice, end: &ending{err: fmt.Errorf("internal error: %v", bug)}}
 		}
 	}()
-	request := w.request
-	request.Sampling.Seed += uint64(choice) // or all choices would be the same
 	var last time.Time
-	for piece, err := range w.model.Generate(ctx, request) {
+	for piece, err := range a.model.Generate(ctx, a.request) {
 		if now := time.Now(); piece.Token >= 0 {
 			if !last.IsZero() {
 				s.metrics.interToken.observe(now.Sub(last).Seconds())
@@ -120,14 +127,20 @@ func (s *Server) answer(ctx context.Context, w *work, choice int, deltas chan<- 
 
 // answer takes the text of an answer apart while it comes.
 type answer struct {
-	*work
-	choice    int
+	work
+	choice    int // among all that are made together
 	splitter  *chat.Splitter
 	parser    *toolcall.Parser
 	called    int
 	reasoning int             // tokens
 	tokens    int             // taken
 	held      []runtime.Piece // tokens whose text is not given out yet
+}
+
+func newAnswer(w *work, i, choice int) *answer {
+	a := &answer{work: *w, choice: choice, splitter: chat.NewSplitter(w.markers, w.prompt), parser: toolcall.NewParser(w.calls)}
+	a.request.Sampling.Seed += uint64(i) // or all choices would be the same
+	return a
 }
 
 // take takes a piece, the last one with a summary, or the error that came in its place.
@@ -163,7 +176,10 @@ func (a *answer) take(piece runtime.Piece, err error) delta {
 			d.content += item.Text
 		}
 	}
-	if d.content != "" {
+	switch {
+	case a.splitter.InReasoning() || len(d.calls) > 0:
+		a.held = nil // they were markers
+	case d.content != "":
 		d.tokens, a.held = a.held, nil
 	}
 	switch {

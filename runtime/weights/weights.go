@@ -43,8 +43,8 @@ type Checkpoint struct {
 	TokenizerConfig  []byte // tokenizer_config.json
 
 	// ChatTemplate is the Jinja source of chat_template.jinja (or of
-	// chat_template.json, or of the GGUF metadata), empty if there is none. A
-	// template inside tokenizer_config.json is not looked at.
+	// chat_template.json, or of the GGUF metadata), empty if there is none. One
+	// in tokenizer_config.json is left to whoever reads that file.
 	ChatTemplate string
 
 	// Tensors holds every tensor by the name that an MLX folder gives it,
@@ -123,7 +123,7 @@ func (p Part) Read() ([]byte, error) {
 func Open(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no model at %s: check the path, or download the model: %w", path, err)
+		return nil, notFoundError(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the model %s cannot be read: %w", path, err)
@@ -143,6 +143,15 @@ func Open(path string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("%s is no GGUF file: give a .gguf file, or the folder that holds config.json and model.safetensors", path)
 	}
 }
+
+// notFoundError is the error for a path without a model; it is fs.ErrNotExist to errors.Is.
+type notFoundError string
+
+func (path notFoundError) Error() string {
+	return fmt.Sprintf("there is no model at %s: check the path, or download the model", string(path))
+}
+
+func (notFoundError) Unwrap() error { return fs.ErrNotExist }
 
 // hasMagic reports whether the file starts like a GGUF file.
 func hasMagic(path string) bool {

@@ -8,6 +8,12 @@ namespace {
 
 struct Avx512 {
   using Int = __m512i;
+  // The same for sums, by the type that GCC's dot product itself has: with another one it keeps every sum twice.
+#if defined(_MSC_VER) && !defined(__clang__)
+  using Sum = __m512i;
+#else
+  using Sum = __v16si;
+#endif
   using Float = __m512;
   static constexpr int kWidth = 16;
   static constexpr int kPanels = 2;             // panels that a product with several tokens does at once
@@ -15,7 +21,7 @@ struct Avx512 {
   static constexpr int kDenseTile = 12;
   static constexpr int kChains = 2;             // sums that a matrix-vector product is split into, to hide latency
 
-  static MLXCEL_INLINE Int zero() { return _mm512_setzero_si512(); }
+  static MLXCEL_INLINE Sum no_sum() { return (Sum)_mm512_setzero_si512(); }
   static MLXCEL_INLINE Int load(const void* from) { return _mm512_loadu_si512(from); }
   static MLXCEL_INLINE void store(Int* to, Int v) { _mm512_storeu_si512(to, v); }
   static MLXCEL_INLINE void store(float* to, Float v) { _mm512_storeu_ps(to, v); }
@@ -35,9 +41,9 @@ struct Avx512 {
   static MLXCEL_INLINE Int left(Int v) { return _mm512_slli_epi16(v, N); }
   static MLXCEL_INLINE Int both(Int a, Int b) { return _mm512_and_si512(a, b); }
   static MLXCEL_INLINE Int either(Int a, Int b) { return _mm512_or_si512(a, b); }
-  static MLXCEL_INLINE Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
-  static MLXCEL_INLINE Int dot(Int sum, Int w, Int x) { return _mm512_dpwssd_epi32(sum, w, x); }
-  static MLXCEL_INLINE Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
+  static MLXCEL_INLINE Sum add(Sum a, Sum b) { return (Sum)_mm512_add_epi32((Int)a, (Int)b); }
+  static MLXCEL_INLINE Sum dot(Sum sum, Int w, Int x) { return (Sum)_mm512_dpwssd_epi32((Int)sum, w, x); }
+  static MLXCEL_INLINE Float to_float(Sum v) { return _mm512_cvtepi32_ps((Int)v); }
   static MLXCEL_INLINE Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static MLXCEL_INLINE Float fused(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
 

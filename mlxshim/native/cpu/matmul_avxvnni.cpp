@@ -7,7 +7,7 @@ namespace {
 struct AvxVnni : Vector256 {
   static constexpr int kTile = 6;    // tokens of a tile: 12 sums hide the latency of 5 cycles at two a cycle
   static constexpr int kChains = 2;  // sums that a matrix-vector product is split into, to hide latency
-  static MLXCEL_INLINE Int dot(Int sum, Int w, Int x) { return _mm256_dpwssd_avx_epi32(sum, w, x); }
+  static MLXCEL_INLINE Sum dot(Sum sum, Int w, Int x) { return (Sum)_mm256_dpwssd_avx_epi32((Int)sum, w, x); }
 };
 
 }  // namespace

@@ -127,7 +127,7 @@ struct Fp4 {
 
 // What a group adds to y.
 template <class V, bool Biased>
-MLXCEL_INLINE typename V::Float add_group(typename V::Float y, typename V::Int sum, typename V::Float scale,
+MLXCEL_INLINE typename V::Float add_group(typename V::Float y, typename V::Sum sum, typename V::Float scale,
                                           typename V::Float bias, const float* x_scale_and_sum) {
   y = V::fused(V::to_float(sum), V::multiply(scale, V::all(x_scale_and_sum[0])), y);
   if constexpr (Biased) y = V::fused(bias, V::all(x_scale_and_sum[1]), y);
@@ -146,12 +146,12 @@ MLXCEL_INLINE void store_rows(const float* panel, int64_t rows, float* y) {
 // ---- One row of activations ----
 
 template <class V, class Format, int... P>
-MLXCEL_INLINE void dot_span(typename V::Int (&sums)[kLanes / V::kWidth][V::kChains], const uint8_t* words, const char* x,
+MLXCEL_INLINE void dot_span(typename V::Sum (&sums)[kLanes / V::kWidth][V::kChains], const uint8_t* words, const char* x,
                             std::integer_sequence<int, P...>) {
-  auto step = [&]<int p>(std::integral_constant<int, p>) {
+  auto step = [&]<int p>(std::integral_constant<int, p>) MLXCEL_INLINE_LAMBDA {
     typename V::Int pair_x = V::pair(x + p * 4);
     repeat<kLanes / V::kWidth>([&](auto v) MLXCEL_INLINE_LAMBDA {
-      typename V::Int& sum = sums[v][p % V::kChains];
+      typename V::Sum& sum = sums[v][p % V::kChains];
       sum = V::dot(sum, Format::template pair<V, p>(words + v * V::kWidth * 4), pair_x);
     });
   };
@@ -161,7 +161,7 @@ MLXCEL_INLINE void dot_span(typename V::Int (&sums)[kLanes / V::kWidth][V::kChai
 template <class V, class Format>
 void multiply_vector(const Packed& m, const char* x, int64_t panel, int64_t rows, float* y) {
   constexpr int kParts = kLanes / V::kWidth;
-  constexpr int64_t kSpanBytes = int64_t(Format::kSpan) * Format::kBits / 8 * kLanes;
+  constexpr int kSpanBytes = Format::kSpan * Format::kBits / 8 * kLanes;
   const uint8_t* at = m.data + panel * m.panel_bytes;
   const float* x_scales_begin = reinterpret_cast<const float*>(x + m.scales_at);
   for (; rows > 0; rows -= kLanes, y += kLanes) {
@@ -170,20 +170,20 @@ void multiply_vector(const Packed& m, const char* x, int64_t panel, int64_t rows
     const float* x_scales = x_scales_begin;
     const char* integers = x;
     for (int64_t k = 0; k < m.columns; k += m.group) {
-      typename V::Int sums[kParts][V::kChains];
+      typename V::Sum sums[kParts][V::kChains];
       repeat<kParts>([&](auto v) MLXCEL_INLINE_LAMBDA {
-        repeat<V::kChains>([&](auto c) MLXCEL_INLINE_LAMBDA { sums[v][c] = V::zero(); });
+        repeat<V::kChains>([&](auto c) MLXCEL_INLINE_LAMBDA { sums[v][c] = V::no_sum(); });
       });
       for (int64_t i = 0; i < m.group; i += Format::kSpan) {
-        repeat<kSpanBytes>([&](auto line) MLXCEL_INLINE_LAMBDA { V::prefetch(at + kPrefetch + line); });
+        repeat<kSpanBytes / 64>([&](auto line) MLXCEL_INLINE_LAMBDA { V::prefetch(at + kPrefetch + line * 64); });
         dot_span<V, Format>(sums, at, integers, std::make_integer_sequence<int, Format::kSpan / 2>{});
         at += kSpanBytes;
         integers += Format::kSpan * 2;
       }
       V::prefetch(at + kPrefetch);
       repeat<kParts>([&](auto v) MLXCEL_INLINE_LAMBDA {
-        typename V::Int sum = sums[v][0];
-        repeat<V::kChains>([&](auto c) MLXCEL_INLINE_LAMBDA { sum = V::add(sum, sums[v][c]); });
+        typename V::Sum sum = sums[v][0];
+        if constexpr (V::kChains == 2) sum = V::add(sum, sums[v][1]);
         acc[v] = add_group<V, Format::kBiased>(acc[v], sum, Format::template scale<V>(at, v),
                                                Format::template bias<V>(at, v), x_scales);
       });
@@ -248,21 +248,24 @@ void multiply_tile(const Piece<V>& piece, int64_t group, int64_t groups, const c
   constexpr int kVectors = Piece<V>::kVectors;
   const typename V::Int(*w)[kVectors] = piece.pairs;
   for (int64_t g = 0; g < groups; g++) {
-    typename V::Int sums[T][kVectors];
+    typename V::Sum sums[T][kVectors];
     repeat<T>([&](auto t) MLXCEL_INLINE_LAMBDA {
-      repeat<kVectors>([&](auto v) MLXCEL_INLINE_LAMBDA { sums[t][v] = V::zero(); });
+      repeat<kVectors>([&](auto v) MLXCEL_INLINE_LAMBDA { sums[t][v] = V::no_sum(); });
     });
     // Tokens are reached from every third one: more addresses would not fit the registers.
     const char* third[(T + 2) / 3];
     repeat<(T + 2) / 3>([&](auto i) MLXCEL_INLINE_LAMBDA { third[i] = x + i * 3 * stride; });
-    for (int64_t p = 0; p < group / 2; p++, w++) {
+    const char* end = x + group * 2;
+    do {
       typename V::Int pair_w[kVectors];
       repeat<kVectors>([&](auto v) MLXCEL_INLINE_LAMBDA { pair_w[v] = V::load(&w[0][v]); });
       repeat<T>([&](auto t) MLXCEL_INLINE_LAMBDA {
-        typename V::Int pair_x = V::pair(third[t / 3] + t % 3 * stride + p * 4);
+        typename V::Int pair_x = V::pair(third[t / 3] + t % 3 * stride);
         repeat<kVectors>([&](auto v) MLXCEL_INLINE_LAMBDA { sums[t][v] = V::dot(sums[t][v], pair_w[v], pair_x); });
       });
-    }
+      repeat<(T + 2) / 3>([&](auto i) MLXCEL_INLINE_LAMBDA { third[i] += 4; });
+      w++;
+    } while (third[0] != end);
     x += group * 2;
     repeat<T>([&](auto t) MLXCEL_INLINE_LAMBDA {
       const float* x_scale_and_sum = reinterpret_cast<const float*>(x_scales + t * stride) + 2 * g;
@@ -363,7 +366,7 @@ MLXCEL_INLINE void add_block(typename V::Float (&acc)[T][Panels * (kLanes / V::k
                              const char* x, int64_t stride, std::integer_sequence<int, K...>) {
   constexpr int kParts = kLanes / V::kWidth;
   using Block = typename Format::template Block<V>;
-  auto step = [&]<int k>(std::integral_constant<int, k>) {
+  auto step = [&]<int k>(std::integral_constant<int, k>) MLXCEL_INLINE_LAMBDA {
     typename V::Float w[Panels * kParts];
     repeat<Panels * kParts>([&](auto i) MLXCEL_INLINE_LAMBDA {
       w[i] = Block(at[i / kParts], i % kParts).template value<k>();

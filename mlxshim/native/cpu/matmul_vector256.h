@@ -10,12 +10,18 @@ namespace {
 
 struct Vector256 {
   using Int = __m256i;
+  // The same for sums, by the type that GCC's dot product itself has: with another one it keeps every sum twice.
+#if defined(_MSC_VER) && !defined(__clang__)
+  using Sum = __m256i;
+#else
+  using Sum = __v8si;
+#endif
   using Float = __m256;
   static constexpr int kWidth = 8;
   static constexpr int kPanels = 1;     // panels that a product with several tokens does at once
   static constexpr int kDenseTile = 6;  // tokens of a tile: 12 sums of the 16 registers
 
-  static MLXCEL_INLINE Int zero() { return _mm256_setzero_si256(); }
+  static MLXCEL_INLINE Sum no_sum() { return (Sum)_mm256_setzero_si256(); }
   static MLXCEL_INLINE Int load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   static MLXCEL_INLINE void store(Int* to, Int v) { _mm256_storeu_si256(to, v); }
   static MLXCEL_INLINE void store(float* to, Float v) { _mm256_storeu_ps(to, v); }
@@ -35,8 +41,8 @@ struct Vector256 {
   static MLXCEL_INLINE Int left(Int v) { return _mm256_slli_epi16(v, N); }
   static MLXCEL_INLINE Int both(Int a, Int b) { return _mm256_and_si256(a, b); }
   static MLXCEL_INLINE Int either(Int a, Int b) { return _mm256_or_si256(a, b); }
-  static MLXCEL_INLINE Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
-  static MLXCEL_INLINE Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
+  static MLXCEL_INLINE Sum add(Sum a, Sum b) { return (Sum)_mm256_add_epi32((Int)a, (Int)b); }
+  static MLXCEL_INLINE Float to_float(Sum v) { return _mm256_cvtepi32_ps((Int)v); }
   static MLXCEL_INLINE Float multiply(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static MLXCEL_INLINE Float fused(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
 
