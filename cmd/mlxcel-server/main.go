@@ -1,29 +1,21 @@
-// Command mlxcel-server will serve models over HTTP. This version only says so.
+// Command mlxcel-server serves a model over HTTP, as OpenAI does. It is `mlxcel serve` under a name of its own.
 package main
 
 import (
-	"fmt"
+	"context"
 	"io"
 	"os"
 
 	"mlxcel/cmd/internal/cli"
+	"mlxcel/cmd/internal/serve"
+	"mlxcel/cmd/internal/terminal"
 )
 
-func main() { os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// Main runs the program with its arguments and returns the exit code.
-func Main(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 1 {
-		switch args[0] {
-		case "--version", "version":
-			fmt.Fprintln(stdout, cli.VersionLine("mlxcel-server"))
-			return cli.ExitOK
-		case "--help", "-h", "help":
-			fmt.Fprint(stdout, "mlxcel-server will serve models over HTTP; in this version it does not yet.\n\n"+
-				"Usage:\n  mlxcel-server --version\n  mlxcel-server --help\n")
-			return cli.ExitOK
-		}
-	}
-	fmt.Fprintln(stderr, "mlxcel-server: the server comes with a later version; until then, use mlxcel generate or mlxcel chat")
-	return cli.ExitFailure
+// Main runs the program with its arguments and returns the exit code. The end of ctx counts as Ctrl-C.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	defer terminal.Prepare()()
+	program := &cli.Single{Command: serve.Command("mlxcel-server", nil), Aliases: serve.Aliases()}
+	return program.Main(ctx, args, cli.Streams{In: stdin, Out: stdout, Err: stderr})
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,18 +13,21 @@ import (
 
 func TestServer(t *testing.T) {
 	for _, test := range []struct {
-		args        []string
+		args        string
 		code        int
-		out, errors string // patterns for all of stdout and stderr
+		out, errors string // patterns of all of it
 	}{
-		{[]string{"--version"}, cli.ExitOK, `^mlxcel-server ` + cli.Version + ` .*\n$`, `^$`},
-		{[]string{"--help"}, cli.ExitOK, `Usage:`, `^$`},
-		{nil, cli.ExitFailure, `^$`, `^mlxcel-server: the server comes with a later version.*\n$`},
-		{[]string{"-m", "model"}, cli.ExitFailure, `^$`, `^mlxcel-server: the server comes with a later version.*\n$`},
+		{"--version", cli.ExitOK, `^mlxcel-server ` + cli.Version + ` .*\n$`, `^$`},
+		{"--help", cli.ExitOK, `(?s)^mlxcel-server: serve a model.*--port.*--cors-origin`, `^$`},
+		{"--prot 80", cli.ExitUsage, `^$`, `did you mean --port\?`},
+		{"--port 70000", cli.ExitUsage, `^$`, `--port is 70000, want 0 to 65535`},
+		{"--port 0 --bundle /nowhere -m /nowhere -q", cli.ExitFailure, `^$`, `(?s)^mlxcel-server: .*/nowhere.*\n$`},
 	} {
-		var out, errors bytes.Buffer
-		require.Equal(t, test.code, Main(test.args, &out, &errors), test.args)
-		require.Regexp(t, test.out, out.String())
-		require.Regexp(t, test.errors, errors.String())
+		t.Run(test.args, func(t *testing.T) {
+			var out, errors bytes.Buffer
+			require.Equal(t, test.code, Main(context.Background(), strings.Fields(test.args), nil, &out, &errors))
+			require.Regexp(t, test.out, out.String())
+			require.Regexp(t, test.errors, errors.String())
+		})
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/peterh/liner"
 
@@ -64,10 +66,18 @@ type editor struct {
 	*liner.State
 	history *history
 	err     io.Writer
+	signals chan os.Signal // that end the program
 }
 
 func newEditor(stderr io.Writer) *editor {
-	e := &editor{liner.NewLiner(), openHistory(historyPath()), stderr}
+	e := &editor{liner.NewLiner(), openHistory(historyPath()), stderr, make(chan os.Signal, 1)}
+	signal.Notify(e.signals, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		if sig, ok := <-e.signals; ok {
+			e.Close() // or the terminal would be left without echo
+			os.Exit(signalCode(sig))
+		}
+	}()
 	e.SetCtrlCAborts(true)
 	e.SetMultiLineMode(true) // wrap long lines
 	e.SetBeep(false)
@@ -95,4 +105,17 @@ func (e *editor) remember(line string) {
 }
 
 func (e *editor) interactive() bool { return true }
-func (e *editor) close()            { e.Close() }
+
+func (e *editor) close() {
+	signal.Stop(e.signals)
+	close(e.signals)
+	e.Close()
+}
+
+// signalCode is what shells report of a program that a signal has ended.
+func signalCode(sig os.Signal) int {
+	if n, ok := sig.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return cli.ExitFailure
+}

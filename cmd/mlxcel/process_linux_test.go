@@ -168,3 +168,17 @@ func TestProgressOnATerminal(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, exitCode(t, p.Wait()), "it does not wait for a prompt to be typed")
 	p.screen.expect(t, "no prompt is given")
 }
+
+// A signal that ends the program at the prompt leaves the terminal as it was: with echo.
+func TestSignalGivesTheTerminalBack(t *testing.T) {
+	p := startOnTerminal(t, start(t, "fake", "chat"))
+	p.screen.expect(t, "/help for help")
+	p.press(t, "hi\r")
+	p.screen.expect(t, "answer to hi\r\n> ")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 128+int(syscall.SIGTERM), exitCode(t, p.Wait()))
+	mode, err := unix.IoctlGetTermios(int(p.keys.Fd()), unix.TCGETS)
+	require.NoError(t, err)
+	require.NotZero(t, mode.Lflag&unix.ECHO)
+	require.NotZero(t, mode.Lflag&unix.ICANON)
+}
