@@ -196,7 +196,7 @@ func (p *project) benchStep(ctx context.Context, rounds int) error {
 	if err != nil {
 		return err
 	}
-	build, err := p.buildShim(ctx, tools, modeRelease, "bench_step")
+	build, err := p.buildLibrary(ctx, tools, shim, modeRelease, "bench_step")
 	if err != nil {
 		return err
 	}

@@ -108,11 +108,11 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 // benchNative runs the native library's own benchmarks: batches, host cost,
 // kernel times, precision.
 func (p *project) benchNative(ctx context.Context, tools buildTools) error {
-	build, err := p.buildShim(ctx, tools, modeRelease, "native_benchmarks")
+	build, err := p.buildLibrary(ctx, tools, native, modeRelease, "benchmarks")
 	if err != nil {
 		return err
 	}
-	programs, err := filepath.Glob(filepath.Join(build, "native", "bench", "*_bench"))
+	programs, err := filepath.Glob(filepath.Join(build, "bench", "*_bench"))
 	if err != nil {
 		return err
 	}

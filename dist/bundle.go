@@ -10,19 +10,22 @@ import (
 	"slices"
 )
 
-// shimFile is the library's name in a variant's folder.
-const shimFile = "libmlxshim.so"
+// The backend libraries' names in the folders of their variants.
+const (
+	shimFile   = "libmlxshim.so"
+	nativeFile = "libmlxnative.so"
+)
 
 // manifestFile describes a variant, in its folder.
 const manifestFile = "manifest.json"
 
 // A manifest says what a bundle's variant is made of.
 type manifest struct {
-	Variant string         `json:"variant"` // "cpu"
-	Library string         `json:"library"` // the backend library, from the manifest's folder
-	MLX     string         `json:"mlx"`     // exact version of MLX
-	Source  string         `json:"source"`  // package that MLX comes from
-	Files   []manifestItem `json:"files"`   // every file but the manifest, sorted by path
+	Variant string         `json:"variant"`          // "native", "cpu"
+	Library string         `json:"library"`          // the backend library, from the manifest's folder
+	MLX     string         `json:"mlx,omitempty"`    // exact version of MLX
+	Source  string         `json:"source,omitempty"` // package that MLX comes from
+	Files   []manifestItem `json:"files"`            // every file but the manifest, sorted by path
 }
 
 type manifestItem struct {
@@ -31,18 +34,16 @@ type manifestItem struct {
 	SHA256 string `json:"sha256"`
 }
 
-// assemble makes bin/lib/cpu from the built library and the unpacked wheel:
+// assembleMLX makes bin/lib/cpu from the built library and the unpacked wheel:
 //
 //	libmlxshim.so          RUNPATH $ORIGIN/mlx/lib
 //	mlx/lib/libmlx.so      RPATH $ORIGIN/../../mlx_cpu.libs
 //	mlx_cpu.libs/*.so.*    RPATH $ORIGIN
 //	manifest.json
 //
-// so that the folder runs wherever it is put. Only what differs is copied, and
-// only what MLX's wheel does not take from the system.
-func (p *project) assemble(mlx, build string) error {
-	dir := p.bin("lib", "cpu")
-	files := map[string]string{ // path in the variant -> source
+// so that the folder runs wherever it is put.
+func (p *project) assembleMLX(mlx, build string) error {
+	files := map[string]string{
 		shimFile:            filepath.Join(build, shimFile),
 		"mlx/lib/libmlx.so": filepath.Join(mlx, "mlx", "lib", "libmlx.so"),
 	}
@@ -53,7 +54,18 @@ func (p *project) assemble(mlx, build string) error {
 	for _, library := range libraries {
 		files["mlx_cpu.libs/"+filepath.Base(library)] = library
 	}
-	m := manifest{Variant: "cpu", Library: shimFile, MLX: p.lock.MLX.Version, Source: p.lock.MLX.Name}
+	return p.assemble(manifest{Variant: "cpu", Library: shimFile, MLX: p.lock.MLX.Version, Source: p.lock.MLX.Name}, files)
+}
+
+// assembleNative makes bin/lib/native, which is one library.
+func (p *project) assembleNative(build string) error {
+	return p.assemble(manifest{Variant: "native", Library: nativeFile}, map[string]string{nativeFile: filepath.Join(build, nativeFile)})
+}
+
+// assemble makes the folder of a variant from files, sources by their path in
+// it. Only what differs is copied.
+func (p *project) assemble(m manifest, files map[string]string) error {
+	dir := p.bin("lib", m.Variant)
 	changed := 0
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		target := filepath.Join(dir, filepath.FromSlash(path))
@@ -75,7 +87,7 @@ func (p *project) assemble(mlx, build string) error {
 	if err := removeOthers(dir, files); err != nil {
 		return err
 	}
-	if err := checkClosure(dir, shimFile); err != nil {
+	if err := checkClosure(dir, m.Library); err != nil {
 		return fmt.Errorf("the bundle %s is not complete: %w", dir, err)
 	}
 	text, err := json.MarshalIndent(m, "", "  ")

@@ -42,7 +42,7 @@ func TestAssemble(t *testing.T) {
 	p, log := newProject(t)
 	mlx, build := fakeBuild(t, p)
 	stale := write(t, "", p.bin("lib", "cpu", "mlx_cpu.libs", "libold.so"))
-	require.NoError(t, p.assemble(mlx, build))
+	require.NoError(t, p.assembleMLX(mlx, build))
 	require.NoFileExists(t, stale)
 
 	var m manifest
@@ -61,14 +61,14 @@ func TestAssemble(t *testing.T) {
 	log.Reset()
 	before, err := os.Stat(p.bin("lib", "cpu", shimFile))
 	require.NoError(t, err)
-	require.NoError(t, p.assemble(mlx, build))
+	require.NoError(t, p.assembleMLX(mlx, build))
 	after, err := os.Stat(p.bin("lib", "cpu", shimFile))
 	require.NoError(t, err)
 	require.True(t, os.SameFile(before, after))
 	require.Empty(t, log.String())
 
 	write(t, "damaged", p.bin("lib", "cpu", "mlx", "lib", "libmlx.so"))
-	require.NoError(t, p.assemble(mlx, build))
+	require.NoError(t, p.assembleMLX(mlx, build))
 	require.Contains(t, log.String(), "assembling")
 }
 
@@ -77,7 +77,7 @@ func TestIncompleteBundle(t *testing.T) {
 	mlx, build := fakeBuild(t, p)
 	blas := filepath.Join(mlx, "mlx_cpu.libs", "libblas-0.so.3")
 	require.NoError(t, os.Remove(blas))
-	err := p.assemble(mlx, build)
+	err := p.assembleMLX(mlx, build)
 	require.ErrorContains(t, err, "libmlx.so needs libblas-0.so.3")
 
 	// A library that looks outside the bundle.
@@ -85,5 +85,5 @@ func TestIncompleteBundle(t *testing.T) {
 	require.NoError(t, err)
 	makeLibrary(t, compiler, blas, "")
 	makeLibrary(t, compiler, filepath.Join(build, shimFile), filepath.Join(mlx, "mlx", "lib"), filepath.Join(mlx, "mlx", "lib", "libmlx.so"))
-	require.ErrorContains(t, p.assemble(mlx, build), "outside the bundle")
+	require.ErrorContains(t, p.assembleMLX(mlx, build), "outside the bundle")
 }

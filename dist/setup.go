@@ -37,11 +37,17 @@ func (p *project) buildAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	built, err := p.buildShim(ctx, tools, modeRelease, "mlxshim")
+	built, err := p.buildLibrary(ctx, tools, shim, modeRelease, shim.name)
 	if err != nil {
 		return err
 	}
-	if err := p.assemble(mlx, built); err != nil {
+	if err := p.assembleMLX(mlx, built); err != nil {
+		return err
+	}
+	if built, err = p.buildLibrary(ctx, tools, native, modeRelease, native.name); err != nil {
+		return err
+	}
+	if err := p.assembleNative(built); err != nil {
 		return err
 	}
 	return p.buildPrograms(ctx)

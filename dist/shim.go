@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,18 +35,35 @@ func (p *project) unpackMLX(ctx context.Context) (string, error) {
 	return dir, place(scratch, dir)
 }
 
-// The modes in which the library is built.
+// A library is one of those that CMake builds.
+type library struct {
+	name   string
+	source string // folder of its CMakeLists.txt, from the root
+	mlx    bool   // needs MLX to be built
+}
+
+var (
+	shim   = library{"mlxshim", "mlxshim", true}
+	native = library{"mlxnative", "mlxshim/native", false}
+)
+
+// The modes in which a library is built.
 const (
 	modeRelease  = "release"
 	modeSanitize = "sanitize" // with its C++ tests, under ASan and UBSan
+	modeThreads  = "threads"  // the native library and its tests under TSan
 )
 
-// buildShim builds target of mlxshim in the given mode and returns the build
-// folder.
-func (p *project) buildShim(ctx context.Context, tools buildTools, mode, target string) (string, error) {
-	source := filepath.Join(p.root, "mlxshim")
-	dir := p.buildFolder(mode)
-	if err := p.configureShim(ctx, tools, mode, source, dir); err != nil {
+var modeSettings = map[string]string{
+	modeSanitize: "-DMLXSHIM_SANITIZE=ON",
+	modeThreads:  "-DMLXSHIM_SANITIZE_THREADS=ON",
+}
+
+// buildLibrary builds target of a library in the given mode and returns the
+// build folder.
+func (p *project) buildLibrary(ctx context.Context, tools buildTools, l library, mode, target string) (string, error) {
+	dir := p.buildFolder(l.name + "-" + mode)
+	if err := p.configure(ctx, tools, l, mode, dir); err != nil {
 		return "", err
 	}
 	build := []string{"-C", dir, target}
@@ -55,22 +71,25 @@ func (p *project) buildShim(ctx context.Context, tools buildTools, mode, target 
 	if err == nil && strings.Contains(plan, "no work to do") {
 		return dir, nil
 	}
-	p.say("building mlxshim (%s) in %s", mode, dir)
-	return dir, p.quietly(process(ctx, p.root, tools.ninja, build...), "building mlxshim")
+	p.say("building %s (%s) in %s", l.name, mode, dir)
+	return dir, p.quietly(process(ctx, p.root, tools.ninja, build...), "building "+l.name)
 }
 
-// configureShim runs CMake when it has not run with these arguments; later
-// changes in CMakeLists.txt are Ninja's business.
-func (p *project) configureShim(ctx context.Context, tools buildTools, mode, source, dir string) error {
+// configure runs CMake when it has not run with these arguments; later changes
+// in CMakeLists.txt are Ninja's business.
+func (p *project) configure(ctx context.Context, tools buildTools, l library, mode, dir string) error {
+	source := filepath.Join(p.root, filepath.FromSlash(l.source))
 	args := []string{
 		"-S", source, "-B", dir, "-G", "Ninja",
 		"-DCMAKE_BUILD_TYPE=Release",
 		"-DCMAKE_CXX_COMPILER=" + tools.compiler,
 		"-DCMAKE_MAKE_PROGRAM=" + tools.ninja,
-		"-DMLX_ROOT=" + filepath.Join(p.mlxFolder(), "mlx"),
 	}
-	if mode == modeSanitize {
-		args = append(args, "-DMLXSHIM_SANITIZE=ON")
+	if l.mlx {
+		args = append(args, "-DMLX_ROOT="+filepath.Join(p.mlxFolder(), "mlx"))
+	}
+	if setting, ok := modeSettings[mode]; ok {
+		args = append(args, setting)
 	}
 	configured := filepath.Join(dir, ".configured")
 	arguments := strings.Join(append([]string{tools.cmake}, args...), "\n")
@@ -78,33 +97,38 @@ func (p *project) configureShim(ctx context.Context, tools buildTools, mode, sou
 		return nil
 	}
 	if !exists(filepath.Join(source, "CMakeLists.txt")) {
-		return errors.New("mlxshim/CMakeLists.txt is missing: restore it with `git checkout mlxshim`")
+		return fmt.Errorf("%s/CMakeLists.txt is missing: restore it with `git checkout %s`", l.source, l.source)
 	}
-	p.say("configuring mlxshim (%s)", mode)
+	p.say("configuring %s (%s)", l.name, mode)
 	// CMake wants a new folder for another compiler or generator.
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := p.quietly(process(ctx, p.root, tools.cmake, args...), "configuring mlxshim"); err != nil {
+	if err := p.quietly(process(ctx, p.root, tools.cmake, args...), "configuring "+l.name); err != nil {
 		return err
 	}
 	return os.WriteFile(configured, []byte(arguments), 0o644)
 }
 
-// ctest builds and runs the C++ tests under the sanitizers.
+// ctest builds and runs the C++ tests of both libraries under the sanitizers.
 func (p *project) ctest(ctx context.Context) error {
 	tools, err := p.buildTools(ctx)
 	if err != nil {
 		return err
 	}
-	dir, err := p.buildShim(ctx, tools, modeSanitize, "all")
-	if err != nil {
-		return err
-	}
-	cmd := process(ctx, p.root, tools.ctest, "--test-dir", dir, "--output-on-failure", "--no-tests=error")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("ctest failed: %w", err)
+	for _, b := range []struct {
+		library
+		mode string
+	}{{shim, modeSanitize}, {native, modeSanitize}, {native, modeThreads}} {
+		dir, err := p.buildLibrary(ctx, tools, b.library, b.mode, "all")
+		if err != nil {
+			return err
+		}
+		cmd := process(ctx, p.root, tools.ctest, "--test-dir", dir, "--output-on-failure", "--no-tests=error")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("ctest of %s (%s) failed: %w", b.name, b.mode, err)
+		}
 	}
 	return nil
 }

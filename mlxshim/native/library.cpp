@@ -10,13 +10,6 @@ extern "C" {
 __attribute__((used))
 #endif
 extern const char mlxnative_marker[] = "mlxnative-built-for-abi=1";
-
-#ifdef MLXCEL_POSE_AS_SHIM
-// For tests only: loaders that know mlxshim alone take this library for it.
-__attribute__((used)) extern const char mlxnative_pose[] = "mlxshim-built-for-mlx=" MLXCEL_POSE_AS_SHIM;
-#else
-#define MLXCEL_POSE_AS_SHIM ""
-#endif
 }
 static_assert(MLXSHIM_ABI_VERSION == 1, "the marker names another ABI");
 
@@ -32,7 +25,7 @@ LibraryInfo library_info() {
   for (native::Level level : native::levels()) has += text(has.empty() ? "" : ",", "\"", native::level_name(level), "\"");
   LibraryInfo info;
   info.json = text("{\"backend\":\"native\",\"version\":\"" MLXSHIM_LIBRARY_VERSION
-                   "\",\"built_for\":\"" MLXCEL_POSE_AS_SHIM "\",\"loaded\":\"" MLXCEL_POSE_AS_SHIM "\",\"level\":\"",
+                   "\",\"built_for\":\"\",\"loaded\":\"\",\"level\":\"",
                    chosen, "\",\"levels\":[", has, "],\"threads\":", native::default_threads(),
                    ",\"devices\":[{\"device\":\"cpu\",\"index\":0,\"name\":\"", chosen, "\"}]}");
   return info;

@@ -1,5 +1,6 @@
 #include "state.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -47,9 +48,12 @@ void NativeState::copy(int64_t from, int64_t to, int64_t tokens) {
 void NativeState::open(int64_t slot, int64_t layer, int64_t start, int64_t end) {
   Pages& all = pages(slot, layer);
   const int64_t first = start / kPageTokens, count = (end + kPageTokens - 1) / kPageTokens;
-  if (int64_t(all.size()) > count) all.resize(size_t(count));
-  for (int64_t i = first; i < int64_t(all.size()); i++)
-    if (auto& page = all[size_t(i)]; page.use_count() > 1) page = std::make_shared<Page>(*page, meter_);
+  for (int64_t i = first; i < std::min(count, int64_t(all.size())); i++) {
+    auto& page = all[size_t(i)];
+    if (page.use_count() == 1) continue;
+    const bool keeps = i == first && start % kPageTokens != 0;  // some tokens before those that are written
+    page = keeps ? std::make_shared<Page>(*page, meter_) : std::make_shared<Page>(shape.layers[size_t(layer)], meter_);
+  }
   while (int64_t(all.size()) < count)
     all.push_back(std::make_shared<Page>(shape.layers[size_t(layer)], meter_));
 }

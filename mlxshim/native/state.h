@@ -35,7 +35,7 @@ class NativeState : public State {
   void copy(int64_t from, int64_t to, int64_t tokens) override;
 
   // Makes room for the tokens [start, end) of a slot and layer, which are about to be written: the pages that hold them
-  // are there and nobody else's, and there are none past them.
+  // are there and nobody else's. Pages past them, of a sequence that was longer, stay until the slot is reset.
   void open(int64_t slot, int64_t layer, int64_t start, int64_t end);
   const Page& page(int64_t slot, int64_t layer, int64_t number) const {
     return *pages(slot, layer)[size_t(number)];

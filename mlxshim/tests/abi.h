@@ -26,16 +26,23 @@ inline std::string last_error(int64_t context = 0) {
 
 // Checks that a call went well, and prints the sentence where it did not.
 inline bool ok(int32_t status, const char* file, int line) {
-  report(status == MLXSHIM_OK, file, line, "status " + std::to_string(status) + ": " + (status ? last_error() : ""));
+  if (status == MLXSHIM_OK)
+    check(true, file, line, "");
+  else
+    report(false, file, line, "status " + std::to_string(status) + ": " + last_error());
   return status == MLXSHIM_OK;
 }
 #define OK(call) test::ok((call), __FILE__, __LINE__)
+
 // Checks that a call fails with a code and leaves a sentence.
-#define FAILS(code, call)                \
-  do {                                   \
-    CHECK_EQUAL(int((call)), int(code)); \
-    CHECK(!test::last_error().empty());  \
-  } while (false)
+inline void fails(int32_t code, int32_t status, const char* file, int line) {
+  if (status == code && !last_error().empty())
+    check(true, file, line, "");
+  else
+    report(false, file, line,
+           "status " + std::to_string(status) + " (" + last_error() + "), not " + std::to_string(code));
+}
+#define FAILS(code, call) test::fails((code), (call), __FILE__, __LINE__)
 
 struct Type {
   int64_t dtype, axis;

@@ -31,6 +31,27 @@ inline void report(bool ok, const char* file, int line, const std::string& what)
   if (++failures < 50) std::printf("%s:%d: %s\n", file, line, what.c_str());
 }
 
+// Functions, not macros, do the work: the sanitizers make much code of every line that is expanded hundreds of times.
+inline void check(bool ok, const char* file, int line, const char* what) {
+  checks++;
+  if (!ok) checks--, report(false, file, line, what);
+}
+
+template <class A, class B>
+void check_equal(const A& a, const B& b, const char* file, int line, const char* what) {
+  if (a == b)
+    check(true, file, line, what);
+  else
+    report(false, file, line, std::string(what) + ": " + std::to_string(a) + " and " + std::to_string(b));
+}
+
+inline void check_near(double a, double b, double tolerance, const char* file, int line, const char* what) {
+  if (std::fabs(a - b) <= tolerance)
+    check(true, file, line, what);
+  else
+    report(false, file, line, std::string(what) + ": " + std::to_string(a) + " and " + std::to_string(b));
+}
+
 inline int run_all(int argc, char** argv) {
   for (const Case& c : cases()) {
     if (argc > 1 && std::string(c.name).find(argv[1]) == std::string::npos) continue;
@@ -50,17 +71,6 @@ inline int run_all(int argc, char** argv) {
   static test::Register register_##name(#name, name); \
   static void name()
 
-#define CHECK(condition) test::report((condition), __FILE__, __LINE__, #condition)
-#define CHECK_EQUAL(a, b)                                                                      \
-  do {                                                                                         \
-    auto left_ = (a);                                                                          \
-    auto right_ = (b);                                                                         \
-    test::report(left_ == right_, __FILE__, __LINE__,                                          \
-                 #a " is " + std::to_string(left_) + ", " #b " is " + std::to_string(right_)); \
-  } while (false)
-#define CHECK_NEAR(a, b, tolerance)                                                           \
-  do {                                                                                        \
-    double left_ = (a), right_ = (b);                                                         \
-    test::report(std::fabs(left_ - right_) <= (tolerance), __FILE__, __LINE__,                \
-                 #a " is " + std::to_string(left_) + ", not near " + std::to_string(right_)); \
-  } while (false)
+#define CHECK(condition) test::check((condition), __FILE__, __LINE__, #condition)
+#define CHECK_EQUAL(a, b) test::check_equal((a), (b), __FILE__, __LINE__, #a " == " #b)
+#define CHECK_NEAR(a, b, tolerance) test::check_near((a), (b), (tolerance), __FILE__, __LINE__, #a " near " #b)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
@@ -20,7 +21,7 @@ func tinyPath(name string) string {
 }
 
 func startTiny(t testing.TB, o Options) *Engine {
-	return start(t, tinyPath("llama-f32-q4-g32-tied"), o)
+	return start(t, "auto", tinyPath("llama-f32-q4-g32-tied"), o)
 }
 
 // run runs one request to its end and returns tokens and result.
@@ -196,7 +197,7 @@ func TestLogits(t *testing.T) {
 		return false
 	}})
 	<-neighbour
-	want := forced(t, tinyPath("llama-f32-q4-g32-tied"), slices.Concat(prompt, tokens[:7]), 8)
+	want := forced(t, "auto", tinyPath("llama-f32-q4-g32-tied"), slices.Concat(prompt, tokens[:7]), 8)
 	for i, row := range rows {
 		require.InDeltaSlice(t, want[i], row, 1e-4)
 		require.EqualValues(t, tokens[i], slices.Index(row, slices.Max(row)))
@@ -369,4 +370,26 @@ func TestCommon(t *testing.T) {
 	require.Equal(t, 0, common(nil, []int32{1}))
 	require.Equal(t, 2, common([]int32{1, 2}, []int32{1, 2, 3}))
 	require.Equal(t, 1, common([]int32{1, 2}, []int32{1, 3}))
+}
+
+// A model whose weights are not numbers is an error, not an answer.
+func TestNotANumber(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		dir := filepath.Join(t.TempDir(), "model")
+		require.NoError(t, os.CopyFS(dir, os.DirFS(tinyPath("llama-f32"))))
+		path := filepath.Join(dir, "model.safetensors")
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for i := len(data) - 4096; i < len(data); i += 4 { // the end of the data: some tensor
+			copy(data[i:], "\x00\x00\xc0\x7f")
+		}
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+		e := start(t, backend, dir, Options{})
+		for _, settings := range []sample.Settings{{}, {Temperature: 1}} {
+			tokens, r := run(t, e, t.Context(), Request{Prompt: []int32{1, 2, 3}, MaxTokens: 4, Settings: settings})
+			require.Empty(t, tokens)
+			require.Equal(t, Failed, r.Reason)
+			require.ErrorContains(t, r.Err, "its weights are damaged")
+		}
+	})
 }

@@ -85,7 +85,7 @@ func (r *Request) check(s Settings) error {
 
 // offerNames adds to the error for a model that does not exist the names that are near.
 func (s Settings) offerNames(err error, model string) error {
-	if !errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, errNoSuchModel) {
 		return err
 	}
 	near := nearest(model, s.knownNames())

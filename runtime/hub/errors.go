@@ -26,6 +26,9 @@ var (
 	ErrNoSpace   = errors.New("there is not enough space")
 )
 
+// errNoSuchModel is ErrNotFound for a whole model.
+var errNoSuchModel = fmt.Errorf("the model is %w", ErrNotFound)
+
 // permanentError will not go away by trying again.
 type permanentError struct{ error }
 
@@ -138,7 +141,7 @@ func explain(err error, model, revision string, base *url.URL, hasToken bool) er
 	case status.status == http.StatusUnauthorized && hasToken && status.code == "":
 		return fmt.Errorf("%w: the Hub does not accept the token, or there is no model %s for it: check both: %w", ErrDenied, model, err)
 	case status.status == http.StatusNotFound, status.status == http.StatusUnauthorized:
-		return fmt.Errorf("%w: there is no model %s on %s that everybody may see: check the name; %s", ErrNotFound, model, base.Host, token)
+		return fmt.Errorf("%w: %s is not on %s, or not for everybody: check the name; %s", errNoSuchModel, model, base.Host, token)
 	case status.status == http.StatusForbidden:
 		return fmt.Errorf("%w: %w: check at %s what your token may read", ErrDenied, err, page)
 	case status.status == http.StatusTooManyRequests:

@@ -50,33 +50,38 @@ func (d *download) fetchFile(ctx context.Context, f file) (err error) {
 	return p.remove() // the description
 }
 
-var errNoRanges = errors.New("the server does not send ranges")
+var (
+	errNoRanges = errors.New("the server does not send ranges")
+	errCut      = errors.New("the connection was cut")
+)
 
-// run starts over where the server cannot go on in the middle, and once where what an earlier time left was damaged.
+// run starts over where the server cannot go on in the middle, and where what an earlier time left was damaged. Like
+// everything else, that is tried maxAttempts times at most.
 func (t *transfer) run(ctx context.Context) error {
-	for {
+	return t.again(ctx, func() (bool, error) {
 		resumed := t.parts.resumed
 		err := t.attempt(ctx)
 		each := int64(partSize)
 		switch {
 		case err == nil:
-			return nil
+			return true, nil
 		case errors.Is(err, errNoRanges):
 			each = max(t.parts.size, 1)
 		case errors.Is(err, ErrDamaged) && resumed:
 		case errors.Is(err, ErrDamaged):
 			if err := t.parts.remove(); err != nil {
-				return err
+				return false, permanent(err)
 			}
-			return fmt.Errorf("%w: it was deleted: try again, and if that does not help, tell those who run %s", err, t.base.Host)
+			return false, permanent(fmt.Errorf("%w: it was deleted: try again, and if that does not help, tell those who run %s", err, t.base.Host))
 		default:
-			return errors.Join(err, t.parts.save(true))
+			return false, permanent(errors.Join(err, t.parts.save(true)))
 		}
 		t.moved(-t.parts.arrived())
 		if err := t.parts.restart(each); err != nil {
-			return err
+			return false, permanent(err)
 		}
-	}
+		return false, fmt.Errorf("%s is begun anew: %v", t.file.Path, err) // not wrapped: this is worth another attempt
+	})
 }
 
 // attempt fetches all parts and computes the hash meanwhile.
@@ -129,8 +134,8 @@ func (t *transfer) stream(ctx context.Context, i int, buffer []byte) error {
 			}
 		}
 		switch {
-		case err == io.EOF && from < to:
-			return io.ErrUnexpectedEOF
+		case (err == io.EOF || err == io.ErrUnexpectedEOF) && from < to:
+			return errCut
 		case err != nil && err != io.EOF:
 			return err
 		}

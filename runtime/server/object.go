@@ -25,14 +25,16 @@ func (s *Server) readObject(w http.ResponseWriter, r *http.Request) (*object, er
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.options.BodyTimeout)) // a connection that cannot has no timeouts at all
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.MaxBody))
-	_ = control.SetReadDeadline(time.Time{})
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, badRequest(http.StatusRequestEntityTooLarge, "request_too_large", "the body is larger than %d bytes", tooLarge.Limit)
-	case err != nil:
+	if err != nil {
+		// The deadline stays: net/http would wait for the rest of the body without it.
+		w.Header().Set("Connection", "close")
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, badRequest(http.StatusRequestEntityTooLarge, "request_too_large", "the body is larger than %d bytes", tooLarge.Limit)
+		}
 		return nil, badRequest(http.StatusBadRequest, "incomplete_body", "the body cannot be read to its end")
 	}
+	_ = control.SetReadDeadline(time.Time{})
 	return parseObject(body)
 }
 

@@ -120,16 +120,25 @@ func responseTools(o *object) (toolbox, []json.RawMessage) {
 		}
 		functionOnly(t)
 		function(t)
-		f := map[string]json.RawMessage{}
-		for _, field := range []string{"name", "description", "parameters", "strict"} {
-			if v := t.raw(field); v != nil {
-				f[field] = v
-			}
-		}
-		definition, _ := json.Marshal(map[string]any{"type": "function", "function": f}) // of valid JSON
+		definition, _ := json.Marshal(toolDefinition{"function", functionDefinition{ // of valid JSON
+			t.raw("name"), t.raw("description"), t.raw("parameters"), t.raw("strict"),
+		}})
 		given, definitions = append(given, e), append(definitions, definition)
 	}
 	return box(o, definitions), given
+}
+
+// toolDefinition is a tool in the chat API's form, its fields in the order that models know.
+type toolDefinition struct {
+	Type     string             `json:"type"`
+	Function functionDefinition `json:"function"`
+}
+
+type functionDefinition struct {
+	Name        json.RawMessage `json:"name"`
+	Description json.RawMessage `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+	Strict      json.RawMessage `json:"strict,omitempty"`
 }
 
 // responseRest checks the fields that say nothing about an answer, and refuses those that cannot be followed.

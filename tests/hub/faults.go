@@ -42,10 +42,10 @@ func Status(status int, header ...string) Fault {
 }
 
 // Cut sends at most so many bytes of what was asked for, and then cuts the connection.
-func Cut(bytes func() int64) Fault {
+func Cut(bytes int64) Fault {
 	return func(w http.ResponseWriter, r *http.Request, f *File) bool {
 		from, to := span(r, f)
-		n := min(bytes(), to-from)
+		n := min(bytes, to-from)
 		if r.Header.Get("Range") != "" {
 			w.Header().Set("Content-Range", "bytes "+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10)+"/"+strconv.FormatInt(f.Size, 10))
 		}

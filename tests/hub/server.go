@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -304,4 +305,13 @@ func (c *counting) ReadFrom(r io.Reader) (int64, error) {
 	n, err := io.Copy(c.ResponseWriter, r)
 	c.hub.body.Add(n)
 	return n, err
+}
+
+// OnDisk makes a file of the LFS kind of one that is open.
+func OnDisk(t testing.TB, f *os.File, size int64) *File {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
+		t.Fatal(err)
+	}
+	return &File{Content: f, Size: size, LFS: true, Hash: hex.EncodeToString(sum.Sum(nil))}
 }
