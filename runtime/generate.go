@@ -102,7 +102,12 @@ func (m *Model) RenderChat(messages []Message, tools json.RawMessage, args map[s
 	if err != nil {
 		return "", err
 	}
-	return template.Render(messages, chat.Options{AddGenerationPrompt: true, Tools: tools, Kwargs: args})
+	text, err := template.Render(messages, chat.Options{AddGenerationPrompt: true, Tools: tools, Kwargs: args})
+	var refusal *chat.TemplateError
+	if errors.As(err, &refusal) {
+		return "", fmt.Errorf("the model's chat template refuses: %w", err)
+	}
+	return text, err
 }
 
 // PromptTokens returns the token ids that a request's prompt becomes.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"mlxcel/runtime/chat"
+	"mlxcel/runtime/hub"
 	"mlxcel/runtime/models"
 	"mlxcel/runtime/tokenizer"
 	"mlxcel/runtime/weights"
@@ -27,6 +28,9 @@ func openSource(path string) (*source, error) {
 	checkpoint, err := weights.Open(path)
 	if err != nil {
 		return nil, err
+	}
+	if name, ok := hub.SnapshotName(checkpoint.Path); ok {
+		checkpoint.Name = name // the folder's own name is that of a commit
 	}
 	s := &source{checkpoint: checkpoint}
 	inModel := func(err error) error { return fmt.Errorf("model %s: %w", path, err) }
@@ -69,7 +73,7 @@ func (s *source) readTokenizerFiles() error {
 	c := s.checkpoint
 	var err error
 	if s.tokenizer, err = tokenizer.Parse(c.TokenizerJSON); err != nil {
-		return fmt.Errorf("tokenizer.json: %w", err)
+		return err
 	}
 	s.chat.file = c.ChatTemplate
 	if c.TokenizerConfig == nil {

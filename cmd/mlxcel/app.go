@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"mlxcel/cmd/internal/cli"
+	"mlxcel/cmd/internal/serve"
 	"mlxcel/runtime"
 )
 
@@ -80,14 +81,33 @@ func (a *app) program() *cli.Program {
 				Usage: "[-m MODEL] [flags]", Long: inspectHelp, Example: inspectExample, Flags: a.inspect,
 			},
 			{
+				Name: "download", Aliases: []string{"pull"}, Short: "get a model by name from the Hugging Face Hub",
+				Usage: "NAME [flags]", Long: downloadHelp, Example: downloadExample, MaxArgs: 1, Flags: a.download,
+			},
+			{
+				Name: "list", Aliases: []string{"ls"}, Short: "list the downloaded models",
+				Usage: "[flags]", Long: listHelp, Flags: a.list,
+			},
+			{
+				Name: "info", Short: "tell about a model, downloaded or not",
+				Usage: "NAME [flags]", Long: infoHelp, Example: infoExample, MaxArgs: 1, Flags: a.info,
+			},
+			{
+				Name: "rm", Short: "delete downloaded models",
+				Usage: "NAME... [flags]", Long: removeHelp, MaxArgs: maxRemoved, Flags: a.remove,
+			},
+			{
 				Name: "doctor", Short: "check that everything needed is there, and say what to do if not",
 				Usage: "[flags]", Long: doctorHelp, Flags: a.doctor,
 			},
+			serve.Command("serve", nil),
 		},
 		Aliases: map[string]string{
 			"ctx-size":       "context",
 			"n-predict":      "max-tokens",
 			"repeat-penalty": "repetition-penalty",
+			"ssl-cert-file":  "tls-cert",
+			"ssl-key-file":   "tls-key",
 			"system-prompt":  "system",
 			"temperature":    "temp",
 		},

@@ -52,7 +52,7 @@ func (a *app) chat(f *pflag.FlagSet) cli.Run {
 }
 
 func (a *app) runChat(ctx context.Context, o *chatOptions, s cli.Streams) (err error) {
-	session, err := a.load(&o.modelOptions, s.Err)
+	session, err := a.load(ctx, &o.modelOptions, s)
 	if err != nil {
 		return err
 	}

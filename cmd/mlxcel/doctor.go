@@ -21,18 +21,18 @@ cannot be opened.`
 
 type doctorOptions struct {
 	libraryOptions
-	path string
+	modelName
 }
 
 func (a *app) doctor(f *pflag.FlagSet) cli.Run {
 	var o doctorOptions
-	defineModelPath(f, &o.path)
+	o.modelName.define(f)
 	o.libraryOptions.define(f)
 	return func(_ context.Context, _ []string, s cli.Streams) error {
 		e := &examination{}
 		e.machine()
 		err := e.library(a, o.Options)
-		e.model(a, o.path)
+		e.model(a, &o.modelName)
 		if _, err := s.Out.Write(e.text()); err != nil {
 			return fmt.Errorf("the answer cannot be written: %w", err)
 		}
@@ -128,14 +128,15 @@ func remedy(e *runtime.OpenError) string {
 }
 
 // model looks at the model that would be used, without loading it.
-func (e *examination) model(a *app, path string) {
-	if path == "" {
-		var err error
-		if path, err = a.defaultModel(); err != nil {
-			e.row("model", "none")
-			e.wrong("%v", err)
-			return
-		}
+func (e *examination) model(a *app, m *modelName) {
+	path, _, _, err := m.find() // what is not here is not downloaded for this
+	if err == nil && path == "" {
+		path, err = a.defaultModel()
+	}
+	if err != nil {
+		e.row("model", "none")
+		e.wrong("%v", err)
+		return
 	}
 	i, err := a.inspectModel(path)
 	if err != nil {

@@ -111,7 +111,7 @@ func readPrompt(stdin io.Reader, asked bool) (string, error) {
 }
 
 func (a *app) runGenerate(ctx context.Context, o *generateOptions, r runtime.Request, s cli.Streams) (err error) {
-	session, err := a.load(&o.modelOptions, s.Err)
+	session, err := a.load(ctx, &o.modelOptions, s)
 	if err != nil {
 		return err
 	}

@@ -31,13 +31,13 @@ func TestGenerate(t *testing.T) {
 
 func TestGenerateFlags(t *testing.T) {
 	f := &fake{}
-	code, _, errors := f.run("", "gen", "-m", "some/model", "-p", "hi", "-n", "5", "--temp", "0.5", "--top-k", "40", "--top-p", "0.9",
+	code, _, errors := f.run("", "gen", "-m", "./some/model", "-p", "hi", "-n", "5", "--temp", "0.5", "--top-k", "40", "--top-p", "0.9",
 		"--min-p", "0.05", "--seed", "12", "--stop", "a,b", "--stop", "c", "--system", "be kind", "--ignore-eos", "--threads", "3",
 		"--repetition-penalty", "1.1", "--presence-penalty", "0.2", "--frequency-penalty", "0.3", "--penalty-window", "16",
 		"--context", "512", "--bundle", "/b", "--backend", "mlx", "--device", "cpu")
 	require.Equal(t, cli.ExitOK, code, errors)
 	require.Equal(t, runtime.Options{Bundle: "/b", Backend: "mlx", Device: "cpu", Threads: 3}, f.options)
-	require.Equal(t, "some/model", f.path)
+	require.Equal(t, "./some/model", f.path)
 	require.Equal(t, 512, f.settings.ContextTokens)
 	require.Nil(t, f.settings.Progress, "stderr is no terminal")
 	require.Equal(t, runtime.Request{

@@ -34,6 +34,10 @@ func openHistory(path string) *history {
 	if path == "" {
 		return h
 	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		h.path = "" // a pipe would be waited for, a device has no end
+		return h
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return h

@@ -26,7 +26,7 @@ mlxcel inspect -m path/to/model
 mlxcel inspect -m model.gguf --program --tokens 64`
 
 type inspectOptions struct {
-	path    string
+	modelName
 	program bool
 	tokens  int
 	json    bool
@@ -34,23 +34,28 @@ type inspectOptions struct {
 
 func (a *app) inspect(f *pflag.FlagSet) cli.Run {
 	var o inspectOptions
-	defineModelPath(f, &o.path)
+	o.modelName.define(f)
 	f.BoolVar(&o.program, "program", false, "print the recorded program of a step")
 	f.IntVar(&o.tokens, "tokens", 1, "`TOKENS` that the step of --program computes")
 	f.BoolVar(&o.json, "json", false, "print one JSON object; sizes are in bytes")
-	return func(_ context.Context, _ []string, s cli.Streams) error {
+	return func(ctx context.Context, _ []string, s cli.Streams) error {
 		switch {
 		case f.Changed("tokens") && !o.program:
 			return cli.Usagef("--tokens is for --program")
 		case o.tokens < 1:
 			return cli.Usagef("--tokens is %d, want at least 1", o.tokens)
 		}
-		return a.runInspect(o, s.Out)
+		return a.runInspect(ctx, o, s)
 	}
 }
 
-func (a *app) runInspect(o inspectOptions, w io.Writer) error {
-	i, err := a.inspectModel(o.path)
+func (a *app) runInspect(ctx context.Context, o inspectOptions, s cli.Streams) error {
+	path, err := o.locate(ctx, s)
+	if err != nil {
+		return err
+	}
+	w := s.Out
+	i, err := a.inspectModel(path)
 	if err != nil {
 		return err
 	}

@@ -26,13 +26,9 @@ func (o *libraryOptions) define(f *pflag.FlagSet) {
 // modelOptions choose what to load and where.
 type modelOptions struct {
 	libraryOptions
-	path    string
+	modelName
 	context int
 	verbose bool
-}
-
-func defineModelPath(f *pflag.FlagSet, path *string) {
-	f.StringVarP(path, "model", "m", "", "MLX model folder or GGUF file `PATH`; default: $MLXCEL_MODEL, or the first one in the folder models beside mlxcel")
 }
 
 func defineVerbose(f *pflag.FlagSet, verbose *bool, usage string) {
@@ -40,7 +36,7 @@ func defineVerbose(f *pflag.FlagSet, verbose *bool, usage string) {
 }
 
 // define defines the flags that say what to load.
-func (o *modelOptions) define(f *pflag.FlagSet) { defineModelPath(f, &o.path) }
+func (o *modelOptions) define(f *pflag.FlagSet) { o.modelName.define(f) }
 
 // defineRest defines the flags that come last in the help.
 func (o *modelOptions) defineRest(f *pflag.FlagSet) {
@@ -53,7 +49,7 @@ func (o *modelOptions) defineRest(f *pflag.FlagSet) {
 func (o *modelOptions) check() error {
 	switch {
 	case o.context < 0:
-		return fmt.Errorf("--context is %d, want at least 1, or 0 for what the model was trained for", o.context)
+		return fmt.Errorf("--context is %d, want at least 2, or 0 for what the model was trained for", o.context)
 	case o.Threads < 0:
 		return fmt.Errorf("--threads is %d, want at least 1, or 0 for the library's choice", o.Threads)
 	}

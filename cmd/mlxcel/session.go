@@ -18,25 +18,30 @@ type session struct {
 	engine engine
 }
 
-// load opens the library and loads the model; on a terminal, stderr shows how far it is.
-func (a *app) load(o *modelOptions, stderr io.Writer) (*session, error) {
+// load finds the model, which may be to be downloaded, opens the library and loads the model; on a terminal, stderr
+// shows how far it is.
+func (a *app) load(ctx context.Context, o *modelOptions, streams cli.Streams) (*session, error) {
+	path, err := o.locate(ctx, streams)
+	if err != nil {
+		return nil, err
+	}
 	e, err := a.open(o.Options)
 	if err != nil {
 		return nil, err
 	}
 	settings := runtime.ModelOptions{ContextTokens: o.context, Slots: 1}
 	done := func() {}
-	if terminal.Is(stderr) {
-		settings.Progress, done = progress(stderr)
+	if terminal.Is(streams.Err) {
+		settings.Progress, done = progress(streams.Err)
 	}
-	m, err := e.LoadModel(o.path, settings)
+	m, err := e.LoadModel(path, settings)
 	done()
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	s := &session{m, e}
 	if o.verbose {
-		s.describe(stderr)
+		s.describe(streams.Err)
 	}
 	return s, nil
 }

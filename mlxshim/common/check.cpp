@@ -40,7 +40,7 @@ class Checker {
 
  private:
   template <class... Parts>
-  void want(bool ok, Parts&&... parts) const {
+  void want(bool ok, const Parts&... parts) const {
     if (!ok) throw Status(MLXSHIM_ERR_PROGRAM, text(op_->facts->name, ": ", parts...), number_);
   }
 

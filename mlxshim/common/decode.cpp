@@ -40,7 +40,7 @@ class Decoder {
 
  private:
   template <class... Parts>
-  [[noreturn]] void bad(Parts&&... parts) const {
+  [[noreturn]] void bad(const Parts&... parts) const {
     throw Status(MLXSHIM_ERR_PROGRAM, text("the program ", parts..., " (word ", at_, ")"), number_);
   }
 

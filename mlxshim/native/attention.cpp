@@ -35,17 +35,53 @@ class AttentionStage : public Stage {
         tile_tokens_(std::max<int64_t>(1, kTileRows / group_)),
         rows_(tile_tokens_ * group_) {}
 
-  size_t scratch(int) const override { return size_t(rows_) * (sizeof(float*) + sizeof(float) * size_t(5 + kBlockKeys + 2 * layer_.value_dim)) + 256; }
+  size_t scratch() const override {
+    return size_t(rows_) * (sizeof(float*) + sizeof(float) * size_t(kBlockKeys + 1)) + 2 * sums_bytes(rows_);
+  }
 
+  size_t shared(const Program& program, const RunArguments& run, int threads) const override {
+    const Batch batch(program, run);
+    if (!splits(batch, threads)) return 0;
+    size_t bytes = 0;
+    each_tile(batch, [&](const Tile& tile) { bytes += size_t(spans(tile).count()) * sums_bytes(tile.tokens * group_); });
+    return bytes;
+  }
+
+  // Tiles are dealt out by the keys that they look at; where there are few, their spans are.
   void run(const Step& step) const override {
-    // Tiles are dealt out by the keys that they look at.
-    double all = 0;
-    each_tile(step, [&](const Tile& tile) { all += cost(tile); });
-    double passed = 0;
-    each_tile(step, [&](const Tile& tile) {
-      const double mine = cost(tile);
-      if (int((passed + mine / 2) / all * step.threads()) == step.thread) attend(step, tile);
-      passed += mine;
+    const Batch batch(step.program, step.run);
+    const bool split = splits(batch, step.threads());
+    double all = 0, passed = 0;
+    each_tile(batch, [&](const Tile& tile) { all += cost(tile); });
+    const Work work = divide(step.scratch);
+    auto mine = [&](double cost) {
+      passed += cost;
+      return std::min(int((passed - cost / 2) / all * step.threads()), step.threads() - 1) == step.thread;
+    };
+    char* sums = step.shared;
+    each_tile(batch, [&](const Tile& tile) {
+      if (!split) {
+        if (mine(cost(tile))) attend(step, tile, work);
+        return;
+      }
+      const Spans all_spans = spans(tile);
+      const int64_t rows = tile.tokens * group_;
+      for (int64_t span = all_spans.first; span <= all_spans.last; span++, sums += sums_bytes(rows))
+        if (mine(cost(tile) / double(all_spans.count()))) sum_up(step, tile, span, work, sums_at(sums, rows));
+    });
+  }
+
+  void finish(const Step& step) const override {
+    const Batch batch(step.program, step.run);
+    if (!splits(batch, step.threads())) return;
+    const Work work = divide(step.scratch);
+    char* sums = step.shared;
+    each_tile(batch, [&](const Tile& tile) {
+      const Spans all_spans = spans(tile);
+      const int64_t rows = tile.tokens * group_;
+      clear(work.all, rows);
+      for (int64_t i = 0; i < all_spans.count(); i++, sums += sums_bytes(rows)) merge(step, sums_at(sums, rows), work.all, rows);
+      write(step, tile, work.all);
     });
   }
 
@@ -55,6 +91,19 @@ class AttentionStage : public Stage {
   }
 
  private:
+  struct Batch {
+    Batch(const Program& program, const RunArguments& run)
+        : sequences(run.counts.sequences),
+          slots(run.ints(program.slots)),
+          offsets(run.ints(program.offsets)),
+          contexts(run.ints(program.contexts)) {}
+    int64_t sequences;
+    const int32_t *slots, *offsets, *contexts;
+  };
+  struct Spans {
+    int64_t first, last;
+    int64_t count() const { return last - first + 1; }
+  };
   // What has been summed up of some keys, by row.
   struct Sums {
     float *largest, *total, *values;
@@ -66,13 +115,28 @@ class AttentionStage : public Stage {
   };
 
   template <class Body>
-  void each_tile(const Step& step, Body body) const {
-    for (int64_t s = 0; s < step.run.counts.sequences; s++) {
-      const int64_t first = step.offsets()[s], end = step.offsets()[s + 1], start = step.contexts()[s] - (end - first);
+  void each_tile(const Batch& batch, Body body) const {
+    for (int64_t s = 0; s < batch.sequences; s++) {
+      const int64_t first = batch.offsets[s], end = batch.offsets[s + 1], start = batch.contexts[s] - (end - first);
       for (int64_t t = first; t < end; t += tile_tokens_)
         for (int64_t h = 0; h < layer_.kv_heads; h++)
-          body(Tile{step.slots()[s], t, std::min(tile_tokens_, end - t), start + t - first, h});
+          body(Tile{batch.slots[s], t, std::min(tile_tokens_, end - t), start + t - first, h});
     }
+  }
+
+  bool splits(const Batch& batch, int threads) const {
+    if (threads == 1) return false;
+    int64_t tiles = 0, most = 0;
+    each_tile(batch, [&](const Tile& tile) {
+      tiles++;
+      most = std::max(most, spans(tile).count());
+    });
+    return most > 1 && tiles < 4 * threads;
+  }
+
+  Spans spans(const Tile& tile) const {
+    constexpr int64_t kSpanTokens = kSpanPages * kPageTokens;
+    return {first_key(tile.first_position) / kSpanTokens, (tile.first_position + tile.tokens - 1) / kSpanTokens};
   }
 
   int64_t first_key(int64_t position) const {
@@ -84,35 +148,51 @@ class AttentionStage : public Stage {
     return double(tile.tokens) * double(last - first_key(last) + kPageTokens);
   }
 
+  size_t sums_bytes(int64_t rows) const {
+    return (size_t(rows * (2 + layer_.value_dim)) * sizeof(float) + 63) / 64 * 64;  // threads share no line
+  }
+  Sums sums_at(char* memory, int64_t rows) const {
+    auto* at = reinterpret_cast<float*>(memory);
+    return {at, at + rows, at + 2 * rows};
+  }
+
   Work divide(char* scratch) const {
     Work w;
-    w.queries = reinterpret_cast<const float**>(scratch);
-    float* at = reinterpret_cast<float*>(w.queries + rows_);
-    auto take = [&](int64_t n) { return std::exchange(at, at + n); };
-    w.scores = take(rows_ * kBlockKeys);
-    w.factors = take(rows_);
-    for (Sums* sums : {&w.span, &w.all}) *sums = {take(rows_), take(rows_), take(rows_ * layer_.value_dim)};
+    w.queries = reinterpret_cast<const float**>(scratch + 2 * sums_bytes(rows_));
+    w.scores = reinterpret_cast<float*>(w.queries + rows_);
+    w.factors = w.scores + rows_ * kBlockKeys;
+    w.span = sums_at(scratch, rows_);
+    w.all = sums_at(scratch + sums_bytes(rows_), rows_);
     return w;
   }
 
-  void attend(const Step& step, const Tile& tile) const {
-    const Work w = divide(step.scratch);
-    const int64_t rows = tile.tokens * group_, dim = layer_.value_dim;
-    for (int64_t r = 0; r < rows; r++)
-      w.queries[r] = step.row(a_.q, tile.first_token + r / group_) + (tile.kv_head * group_ + r % group_) * layer_.key_dim;
-    const int64_t last = tile.first_position + tile.tokens - 1;
-    const int64_t first_span = first_key(tile.first_position) / kPageTokens / kSpanPages, last_span = last / kPageTokens / kSpanPages;
-    clear(w.all, rows);
-    for (int64_t span = first_span; span <= last_span; span++) {
-      clear(w.span, rows);
-      for (int64_t page = span * kSpanPages; page < (span + 1) * kSpanPages && page * kPageTokens <= last; page++)
-        add_page(step, tile, page, w);
-      merge(step, w.span, w.all, rows);
+  // All of a tile's attention.
+  void attend(const Step& step, const Tile& tile, const Work& work) const {
+    const int64_t rows = tile.tokens * group_;
+    const Spans all_spans = spans(tile);
+    clear(work.all, rows);
+    for (int64_t span = all_spans.first; span <= all_spans.last; span++) {
+      sum_up(step, tile, span, work, work.span);
+      merge(step, work.span, work.all, rows);
     }
+    write(step, tile, work.all);
+  }
+
+  // Sums a span of a tile's keys up.
+  void sum_up(const Step& step, const Tile& tile, int64_t span, const Work& work, const Sums& sums) const {
+    const int64_t rows = tile.tokens * group_, last = tile.first_position + tile.tokens - 1;
+    for (int64_t r = 0; r < rows; r++)
+      work.queries[r] = step.row(a_.q, tile.first_token + r / group_) + (tile.kv_head * group_ + r % group_) * layer_.key_dim;
+    clear(sums, rows);
+    for (int64_t page = span * kSpanPages; page < (span + 1) * kSpanPages && page * kPageTokens <= last; page++)
+      add_page(step, tile, page, work, sums);
+  }
+
+  void write(const Step& step, const Tile& tile, const Sums& sums) const {
+    const int64_t rows = tile.tokens * group_, dim = layer_.value_dim;
     for (int64_t r = 0; r < rows; r++) {
       float* y = step.row(a_.out, tile.first_token + r / group_) + (tile.kv_head * group_ + r % group_) * dim;
-      const float *o = w.all.values + r * dim, total = w.all.total[r];
-      for (int64_t i = 0; i < dim; i++) y[i] = o[i] / total;
+      for (int64_t i = 0; i < dim; i++) y[i] = sums.values[r * dim + i] / sums.total[r];
     }
   }
 
@@ -124,20 +204,20 @@ class AttentionStage : public Stage {
 
   // Adds a page to the span's sums: at once where all of it is visible to all rows, else token by token, so that nothing
   // that a token must not see, be it NaN, touches its sums.
-  void add_page(const Step& step, const Tile& tile, int64_t number, const Work& w) const {
+  void add_page(const Step& step, const Tile& tile, int64_t number, const Work& w, const Sums& sums) const {
     const int64_t begin = number * kPageTokens, end = begin + kPageTokens, last = tile.first_position + tile.tokens - 1;
     if (end - 1 <= tile.first_position && begin >= first_key(last))
-      return add_keys(step, tile, number, w, 0, tile.tokens, 0, kPageTokens);
+      return add_keys(step, tile, number, w, sums, 0, tile.tokens, 0, kPageTokens);
     for (int64_t t = 0; t < tile.tokens; t++) {
       const int64_t position = tile.first_position + t;
       const int64_t from = std::max(first_key(position), begin) - begin, to = std::min(position + 1, end) - begin;
-      if (from < to) add_keys(step, tile, number, w, t, t + 1, from, to);
+      if (from < to) add_keys(step, tile, number, w, sums, t, t + 1, from, to);
     }
   }
 
   // Adds keys [from, to) of a page to the sums of tokens [first, last).
-  void add_keys(const Step& step, const Tile& tile, int64_t number, const Work& w, int64_t first, int64_t last, int64_t from,
-                int64_t to) const {
+  void add_keys(const Step& step, const Tile& tile, int64_t number, const Work& w, const Sums& sums, int64_t first,
+                int64_t last, int64_t from, int64_t to) const {
     const Page& page = step.state->page(tile.slot, a_.layer, number);
     const float* keys = page.keys() + tile.kv_head * layer_.key_dim * kPageTokens;
     const float* values = page.values() + tile.kv_head * layer_.value_dim * kPageTokens;
@@ -145,8 +225,8 @@ class AttentionStage : public Stage {
     float* scores = w.scores + row * kBlockKeys;
     step.vectors.scores(w.queries + row, rows, keys, layer_.key_dim, a_.scale, from, to, scores);
     for (int64_t r = 0; r < rows; r++)
-      w.factors[r] = step.vectors.soften(scores + r * kBlockKeys, from, to, &w.span.largest[row + r], &w.span.total[row + r]);
-    step.vectors.weigh(scores, rows, values, layer_.value_dim, from, to, w.factors, w.span.values + row * layer_.value_dim,
+      w.factors[r] = step.vectors.soften(scores + r * kBlockKeys, from, to, &sums.largest[row + r], &sums.total[row + r]);
+    step.vectors.weigh(scores, rows, values, layer_.value_dim, from, to, w.factors, sums.values + row * layer_.value_dim,
                        layer_.value_dim);
   }
 

@@ -1,6 +1,7 @@
 #include "program_native.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "convert.h"
@@ -36,10 +37,10 @@ NativeProgram::NativeProgram(const VectorKernels& vectors, int threads, std::sha
       arena_(std::move(arena)),
       weights_(std::move(weights)),
       plan_(make_plan(program, *weights_, kept.get())) {
-  for (const auto& stage : plan_.stages) scratch_bytes_ = std::max(scratch_bytes_, stage->scratch(threads));
+  for (const auto& stage : plan_.stages) scratch_bytes_ = std::max(scratch_bytes_, stage->scratch());
   // A line more, so that two threads never write to one.
   scratch_bytes_ = aligned(scratch_bytes_) + kLine;
-  arena_->reserve(aligned(plan_.arena_bytes) + size_t(threads_) * scratch_bytes_);
+  reserve(nullptr);
   places_.resize(plan_.places.size());
   if (program.slots >= 0) sequence_of_.resize(size_t(program.max_tokens));
 }
@@ -97,19 +98,38 @@ std::shared_ptr<Value> NativeProgram::output(size_t i, const Counts& counts) con
   return value;
 }
 
+// The memory of a run: the places of the plan, the threads' scratch, and what threads share in a stage.
+char* NativeProgram::reserve(const RunArguments* run) {
+  size_t bytes = aligned(plan_.arena_bytes) + size_t(threads_) * scratch_bytes_, shared = 0;
+  if (run)
+    for (const auto& stage : plan_.stages) shared = std::max(shared, stage->shared(program, *run, threads_));
+  return arena_->reserve(bytes + std::bit_ceil(shared));  // so that it grows seldom
+}
+
+void NativeProgram::work(const Step& step) const {
+  const size_t count = plan_.stages.size();
+  auto idle = [&](size_t i) { return plan_.stage_extents[i].live(step.run.counts) == 0; };
+  for (size_t i = 0; i < count;) {
+    // The stages that end with the next barrier: one that all work at, and small ones.
+    size_t end = i;
+    if (!idle(i) && !plan_.stages[i]->small(step.run.counts)) plan_.stages[end++]->run(step);
+    while (end < count && (idle(end) || plan_.stages[end]->small(step.run.counts))) end++;
+    step.team.barrier([&] {
+      for (size_t k = i; k < end; k++)
+        if (!idle(k)) plan_.stages[k]->finish(step);
+    });
+    i = end;
+  }
+}
+
 std::vector<std::shared_ptr<Value>> NativeProgram::run(const RunArguments& run) {
-  const size_t work = aligned(plan_.arena_bytes);
-  char* arena = arena_->reserve(work + size_t(threads_) * scratch_bytes_);
+  char* arena = reserve(&run);
+  char* scratch = arena + aligned(plan_.arena_bytes);
   open_batch(run);
   bind(run, arena);
   pool().run(threads_, [&](Team& team, int thread) {
-    const Step step{program,       run,  vectors_, static_cast<NativeState*>(state.get()), team, places_.data(),
-                    sequence_of_.data(), arena + work + size_t(thread) * scratch_bytes_, thread};
-    for (size_t i = 0; i < plan_.stages.size(); i++) {
-      if (plan_.stage_extents[i].live(run.counts) == 0) continue;
-      plan_.stages[i]->run(step);
-      if (i + 1 < plan_.stages.size()) team.barrier();
-    }
+    work({program, run, vectors_, static_cast<NativeState*>(state.get()), team, places_.data(), sequence_of_.data(),
+          scratch + size_t(thread) * scratch_bytes_, scratch + size_t(threads_) * scratch_bytes_, thread});
   });
   std::vector<std::shared_ptr<Value>> values;
   for (size_t i = 0; i < program.outputs.size(); i++) values.push_back(output(i, run.counts));

@@ -23,6 +23,9 @@ class NativeProgram : public LoadedProgram {
   void open_batch(const RunArguments& run);
   // Says where each place begins in this run.
   void bind(const RunArguments& run, char* arena);
+  char* reserve(const RunArguments* run);
+  // One thread's part of a run.
+  void work(const Step& step) const;
   std::shared_ptr<Value> output(size_t i, const Counts& counts) const;
 
   const VectorKernels& vectors_;

@@ -8,10 +8,18 @@
 namespace mlxcel::native {
 
 void RowStage::run(const Step& step) const {
-  constexpr int64_t kRows = 8;  // at a time
   const Share share(extent.live(step.run.counts), 1, step.thread, step.threads());
-  for (int64_t begin = share.begin; begin < share.end; begin += kRows)
-    for (const auto& op : ops) op->run(step, begin, std::min(begin + kRows, share.end));
+  run_rows(step, share.begin, share.end);
+}
+
+void RowStage::finish(const Step& step) const {
+  if (small(step.run.counts)) run_rows(step, 0, 1);
+}
+
+void RowStage::run_rows(const Step& step, int64_t begin, int64_t end) const {
+  constexpr int64_t kRows = 8;  // at a time
+  for (; begin < end; begin += kRows)
+    for (const auto& op : ops) op->run(step, begin, std::min(begin + kRows, end));
 }
 
 std::string RowStage::describe() const {
@@ -20,7 +28,7 @@ std::string RowStage::describe() const {
   return all;
 }
 
-size_t RowStage::scratch(int) const {
+size_t RowStage::scratch() const {
   size_t most = 0;
   for (const auto& op : ops) most = std::max(most, op->scratch());
   return most;
@@ -76,7 +84,7 @@ class ExpertStage : public Stage {
   explicit ExpertStage(ExpertProduct product) : p_(std::move(product)) {}
 
   // Room for an order of all uses, a group of prepared rows, and what a group makes.
-  size_t scratch(int) const override {
+  size_t scratch() const override {
     const size_t uses = size_t(most_rows() * p_.used), experts = size_t(p_.matrix->members) + 1;
     return aligned((uses + experts) * sizeof(int32_t)) + kGroup * p_.matrix->prepared_bytes() +
            kGroup * size_t(p_.matrix->rows) * sizeof(float);

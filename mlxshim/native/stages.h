@@ -18,11 +18,17 @@ class RowStage : public Stage {
   explicit RowStage(Extent extent) : extent(extent) {}
 
   void run(const Step& step) const override;
+  // A single row is not worth a barrier.
+  bool small(const Counts& counts) const override { return extent.live(counts) == 1; }
+  void finish(const Step& step) const override;
   std::string describe() const override;
-  size_t scratch(int threads) const override;
+  size_t scratch() const override;
 
   const Extent extent;
   std::vector<RowOpPointer> ops;
+
+ private:
+  void run_rows(const Step& step, int64_t begin, int64_t end) const;
 };
 
 // out = x w^T (+ bias) (+ residual), or, with gated, silu(first half) * second half of that.

@@ -43,6 +43,7 @@ struct Step {
   char* const* places;          // where each place begins
   const int32_t* sequence_of;   // of each token
   char* scratch;                // of this thread, for the duration of one call
+  char* shared;                 // of all, for the duration of one stage
   int thread;
 
   template <class T = float>
@@ -77,8 +78,16 @@ class Stage {
   virtual ~Stage() = default;
   // Does this thread's part of the work.
   virtual void run(const Step& step) const = 0;
+  // What one thread does when all have run.
+  virtual void finish(const Step& step) const {}
+  // Whether there is so little to do that one thread does all of it in finish() and run() is not called.
+  virtual bool small(const Counts& counts) const { return false; }
   virtual std::string describe() const = 0;
-  virtual size_t scratch(int threads) const { return 0; }
+
+  // Bytes of scratch that a thread needs.
+  virtual size_t scratch() const { return 0; }
+  // Bytes of memory that the threads share in a run.
+  virtual size_t shared(const Program& program, const RunArguments& run, int threads) const { return 0; }
 };
 
 // The part of n things that falls to a thread, in whole blocks.

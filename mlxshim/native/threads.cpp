@@ -38,17 +38,6 @@ void Gate::wait_change(int32_t old, int spins) const {
   while (read() == old) value_.wait(old, std::memory_order_acquire);
 }
 
-void Team::barrier() {
-  if (threads_ == 1) return;
-  const int32_t round = round_.read();
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    round_.write(round + 1);
-  } else {
-    round_.wait_change(round, spins_);
-  }
-}
-
 void Pool::dispatch(int threads, Function function, const void* context) {
   while (int(workers_.size()) < threads - 1) {
     const int number = int(workers_.size()) + 1;
@@ -66,7 +55,7 @@ void Pool::dispatch(int threads, Function function, const void* context) {
     orders.write(orders.read() + 1);
   }
   function(context, team_, 0);
-  team_.barrier();
+  team_.barrier([] {});
 }
 
 void Pool::work(Worker& self, int number) {
@@ -76,7 +65,7 @@ void Pool::work(Worker& self, int number) {
     if (ending_) return;
     spins = team_.spins_;
     function_(context_, team_, number);
-    team_.barrier();
+    team_.barrier([] {});
   }
 }
 

@@ -41,8 +41,19 @@ class Gate {
 class Team {
  public:
   int threads() const { return threads_; }
-  // Returns when all threads of the team have called it.
-  void barrier();
+  // Returns when all threads of the team have called it, and the last one to come has run between() before that.
+  template <class Between>
+  void barrier(Between&& between) {
+    const int32_t round = round_.read();
+    if (threads_ == 1) return between();
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      between();
+      round_.write(round + 1);
+    } else {
+      round_.wait_change(round, spins_);
+    }
+  }
 
  private:
   friend class Pool;

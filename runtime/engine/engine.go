@@ -161,11 +161,11 @@ func (e *Engine) Submit(ctx context.Context, r Request) error {
 		return ErrEmptyPrompt
 	}
 	if len(r.Prompt) >= e.facts.MaxTokens {
-		return fmt.Errorf("%w: %d tokens, and the context of %d must hold the answer too", ErrPromptTooLong, len(r.Prompt), e.facts.MaxTokens)
+		return fmt.Errorf("%w: %d tokens, and the context of %d must hold the answer too: shorten it, or give the model a larger context", ErrPromptTooLong, len(r.Prompt), e.facts.MaxTokens)
 	}
 	for _, id := range r.Prompt {
 		if id < 0 || int(id) >= e.vocab {
-			return fmt.Errorf("token %d of the prompt is outside the vocabulary of %d", id, e.vocab)
+			return fmt.Errorf("token %d of the prompt is outside the vocabulary of %d: the tokenizer does not belong to the model", id, e.vocab)
 		}
 	}
 	if err := r.Settings.Check(e.vocab); err != nil {

@@ -120,7 +120,7 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 func defaultChunk(device bindings.Device, backend string) int {
 	switch {
 	case device == bindings.DeviceCPU && backend == "mlx":
-		return 32
+		return 16
 	case device == bindings.DeviceCPU:
 		return 256
 	}

@@ -20,7 +20,7 @@ func (s Settings) Find(r Reference, revision string) (string, error) {
 	}
 	commit, err := s.commit(r.Model, revision)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: `mlxcel download %s` gets it", err, r)
 	}
 	folder := filepath.Join(s.Cache, repoFolder(r.Model), "snapshots", commit)
 	path := modelPath(folder, r.File)

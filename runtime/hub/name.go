@@ -43,8 +43,8 @@ var (
 	filePart  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 )
 
-// ParseReference understands an alias, ORG/NAME, a bare NAME of the organization mlx-community, and each of the latter
-// two with ":PART", which chooses the GGUF file with PART in its name. The error is a *NameError.
+// ParseReference understands an alias, ORG/NAME, a bare NAME of the organization mlx-community, and ORG/NAME:PART,
+// which chooses the GGUF file with PART in its name. The error is a *NameError.
 func ParseReference(name string) (Reference, error) {
 	if model, ok := aliases[strings.ToLower(name)]; ok {
 		return Reference{Model: model}, nil

@@ -4,11 +4,13 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"mlxcel/bindings"
 	"mlxcel/runtime/program"
@@ -76,7 +78,8 @@ func ParseConfig(text []byte) (*Config, error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		var field *json.UnmarshalTypeError
 		if errors.As(err, &field) {
-			return nil, fmt.Errorf("config.json: %q is %s, want %s", field.Field, jsonKinds[field.Value], kindOf(field.Type))
+			return nil, fmt.Errorf("config.json: %q is %s, want %s", field.Field,
+				cmp.Or(jsonKinds[field.Value], strings.TrimPrefix(field.Value, "number ")), kindOf(field.Type))
 		}
 		return nil, fmt.Errorf("config.json: %w", err)
 	}
@@ -153,7 +156,7 @@ func (c *Config) check() error {
 	} {
 		switch {
 		case f.value == 0 && !f.optional:
-			return fmt.Errorf("config.json: %q is missing", f.key)
+			return fmt.Errorf("config.json: %q is 0 or missing", f.key)
 		case f.value < 0 || f.value > f.max:
 			return fmt.Errorf("config.json: %q is %d, want 1 to %d", f.key, f.value, f.max)
 		}

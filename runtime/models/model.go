@@ -47,7 +47,7 @@ type Model struct {
 func Open(config []byte, tensors Tensors) (*Model, error) {
 	c, err := ParseConfig(config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: download the model again, or take another version of it", err)
 	}
 	f, ok := families[c.ModelType]
 	if !ok {

@@ -131,7 +131,7 @@ func TestBadConfigs(t *testing.T) {
 	for want, config := range map[string]string{
 		`config.json: unexpected end of JSON input`:                                                                    `{`,
 		`config.json: "hidden_size" is a text, want a whole number`:                                                    with(`"hidden_size":64`, `"hidden_size":"64"`),
-		`config.json: "hidden_size" is missing`:                                                                        with(`"hidden_size":64,`, ``),
+		`config.json: "hidden_size" is 0 or missing`:                                                                   with(`"hidden_size":64,`, ``),
 		`config.json: "num_hidden_layers" is 1000000000000, want 1 to 4096`:                                            with(`"num_hidden_layers":1`, `"num_hidden_layers":1000000000000`),
 		`config.json: "vocab_size" is -1, want 1 to 67108864`:                                                          with(`"vocab_size":96`, `"vocab_size":-1`),
 		`config.json: 3 attention heads cannot share 2 key/value heads`:                                                with(`"num_attention_heads":4`, `"num_attention_heads":3`),
@@ -156,13 +156,25 @@ func TestBadConfigs(t *testing.T) {
 			_, err = m.Record(bindings.F32, program.Limits{Tokens: 1, Rows: 1, Sequences: 1}, greedy)
 		}
 		require.Error(t, err)
-		require.Equal(t, want, strings.TrimSuffix(err.Error(), ": config.json and the weights do not belong together, download the model again"))
+		got := strings.TrimSuffix(err.Error(), ": config.json and the weights do not belong together, download the model again")
+		require.Equal(t, want, strings.TrimSuffix(got, ": download the model again, or take another version of it"))
 	}
 	// Families that have no kinds of layers take no notice of the keys.
 	_, err := Open([]byte(strings.Replace(and(`"layer_types":["strange"]`), `"llama"`, `"qwen2"`, 1)), s)
 	require.NoError(t, err)
 	_, err = Open([]byte(and(`"rope_scaling":"linear"`)), s)
-	require.EqualError(t, err, `config.json: "rope_scaling" is a text, want an object`)
+	require.ErrorContains(t, err, `config.json: "rope_scaling" is a text, want an object: download`)
+	_, err = Open([]byte(with(`"hidden_size":64`, `"hidden_size":64.5`)), s)
+	require.ErrorContains(t, err, `config.json: "hidden_size" is 64.5, want a whole number: download`)
+	for _, scaling := range []string{
+		`{"type":"yarn","factor":2,"original_max_position_embeddings":-4}`,
+		`{"type":"yarn","factor":1e308}`,
+		`{"type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4}`,
+		`{"type":"linear","factor":1e308}`,
+	} {
+		_, err = Open([]byte(and(`"rope_scaling":`+scaling)), s)
+		require.ErrorContains(t, err, `config.json:`, scaling)
+	}
 }
 
 // Periods by the formulas of the sources, worked out apart from the code for theta 10,000 and 8 dimensions.

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,6 +56,20 @@ func (s *Scaling) UnmarshalJSON(text []byte) error {
 
 // rope makes the rotary embedding of a family over `dims` dimensions.
 func (s *Scaling) rope(dims int, theta float64, traditional bool) (program.Rope, error) {
+	r, err := s.periods(dims, theta, traditional)
+	for _, p := range r.Periods {
+		if !(p > 0) || math.IsInf(float64(p), 0) { // NaN fails too
+			err = cmp.Or(err, errors.New(`config.json: the numbers of "rope_scaling" make no sense together`))
+		}
+	}
+	if math.IsInf(r.MScale, 0) || math.IsNaN(r.MScale) || math.IsInf(1/r.Scale, 0) && r.Scale != 0 {
+		err = cmp.Or(err, errors.New(`config.json: the numbers of "rope_scaling" make no sense`))
+	}
+	return r, err
+}
+
+// periods works the embedding out; its numbers may be absurd.
+func (s *Scaling) periods(dims int, theta float64, traditional bool) (program.Rope, error) {
 	r := program.Rope{Dims: dims, Traditional: traditional, Base: theta}
 	if theta <= 0 || math.IsInf(theta, 0) {
 		return r, fmt.Errorf("config.json: %q is %g, want a positive number", "rope_theta", theta)
@@ -74,8 +89,12 @@ func (s *Scaling) rope(dims int, theta float64, traditional bool) (program.Rope,
 	if !slices.Contains([]string{"linear", "llama3", "yarn", "deepseek_yarn"}, s.Type) {
 		return r, fmt.Errorf("config.json: rope type %q is not supported", s.Type)
 	}
-	if s.Factor <= 0 {
+	const largest = 1e6 // above any model's
+	if !(s.Factor > 0 && s.Factor < largest) {
 		return r, errors.New(`config.json: "rope_scaling" needs a positive "factor"`)
+	}
+	if s.OriginalContext < 0 || s.Type == "llama3" && s.LowFrequency >= s.HighFrequency {
+		return r, errors.New(`config.json: the numbers of "rope_scaling" make no sense together`)
 	}
 	switch s.Type {
 	case "linear":

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"mlxcel/bindings"
 	"mlxcel/runtime/program"
@@ -53,7 +54,7 @@ func (s Settings) Check(vocabulary int) error {
 		{"penalty window", float64(s.PenaltyWindow), 0, maxPenaltyWindow},
 	} {
 		if !(f.value >= f.low && f.value <= f.high) { // NaN fails too
-			return fmt.Errorf("%s is %g, want %g to %g", f.name, f.value, f.low, f.high)
+			return fmt.Errorf("%s is %s, want %s to %s", f.name, plain(f.value), plain(f.low), plain(f.high))
 		}
 	}
 	if len(s.LogitBias) > maxLogitBias {
@@ -69,6 +70,9 @@ func (s Settings) Check(vocabulary int) error {
 	}
 	return nil
 }
+
+// plain prints a number without an exponent.
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 func (s Settings) penalizes() bool {
 	return s.RepetitionPenalty != 0 && s.RepetitionPenalty != 1 || s.FrequencyPenalty != 0 || s.PresencePenalty != 0

@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 	for want, s := range map[string]Settings{
 		"temperature is -1, want 0 to 100":                {Temperature: -1},
 		"temperature is NaN, want 0 to 100":               {Temperature: math.NaN()},
-		"top-k is -1, want 0 to 1.6777216e+07":            {TopK: -1},
+		"top-k is -1, want 0 to 16777216":                 {TopK: -1},
 		"top-p is 1.5, want 0 to 1":                       {TopP: 1.5},
 		"min-p is +Inf, want 0 to 1":                      {MinP: math.Inf(1)},
 		"repetition penalty is -2, want 0 to 100":         {RepetitionPenalty: -2},

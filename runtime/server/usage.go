@@ -46,16 +46,21 @@ func (x *exchange) note(e *ending) {
 
 // tokenLogprob is a token with the logarithm of its probability, in the form of the chat API.
 type tokenLogprob struct {
-	Token   string         `json:"token"`
-	Logprob float64        `json:"logprob"`
-	Bytes   []int          `json:"bytes"`
-	Top     []tokenLogprob `json:"top_logprobs,omitempty"`
+	Token   string  `json:"token"`
+	Logprob float64 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
+}
+
+// chosenLogprob is the token that was chosen, with the likeliest ones.
+type chosenLogprob struct {
+	tokenLogprob
+	Top []tokenLogprob `json:"top_logprobs"`
 }
 
 // logprobList is the "logprobs" of a choice.
 type logprobList struct {
-	Content []tokenLogprob `json:"content"`
-	Refusal any            `json:"refusal"` // always null
+	Content []chosenLogprob `json:"content"`
+	Refusal any             `json:"refusal"` // always null
 }
 
 // logprobs puts tokens into the form of the chat API; nil if there are none.
@@ -65,8 +70,7 @@ func (l *loaded) logprobs(pieces []runtime.Piece) *logprobList {
 	}
 	list := &logprobList{}
 	for _, p := range pieces {
-		t := l.tokenLogprob(p.Token, p.Logprob)
-		t.Top = []tokenLogprob{}
+		t := chosenLogprob{l.tokenLogprob(p.Token, p.Logprob), []tokenLogprob{}}
 		for _, other := range p.Top {
 			t.Top = append(t.Top, l.tokenLogprob(other.Token, other.Logprob))
 		}

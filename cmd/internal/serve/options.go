@@ -40,7 +40,7 @@ type options struct {
 func (o *options) define(f *pflag.FlagSet) {
 	f.StringVarP(&o.path, "model", "m", "", "MLX model folder or GGUF file `PATH`; default: $MLXCEL_MODEL, or the first one in the folder models beside the program")
 	f.StringVar(&o.host, "host", "127.0.0.1", "`ADDRESS` to listen on; 0.0.0.0 or :: for all of the machine's")
-	f.IntVarP(&o.port, "port", "p", 8080, "`PORT` to listen on; 0: any that is free")
+	f.IntVar(&o.port, "port", 8080, "`PORT` to listen on; 0: any that is free")
 	f.StringVar(&o.server.Name, "alias", "", "`ID` of the model for clients; default: its name")
 
 	f.StringArrayVar(&o.keys, "api-key", nil, "`KEY` that clients must send; may be repeated; those of $MLXCEL_API_KEY, separated by commas, count too")

@@ -65,7 +65,7 @@ func Command(name string, open Open) cli.Command {
 // Aliases are other spellings of flags: those of llama-server.
 func Aliases() map[string]string {
 	return map[string]string{
-		"ctx-size": "context", "n-predict": "max-tokens", "np": "parallel", "temperature": "temp", "repeat-penalty": "repetition-penalty",
+		"ctx-size": "context", "n-predict": "max-tokens", "temperature": "temp", "repeat-penalty": "repetition-penalty",
 		"ssl-cert-file": "tls-cert", "ssl-key-file": "tls-key",
 	}
 }

@@ -1,5 +1,6 @@
-// How fast the matrix products of SmolLM2-135M go: 30 layers of 4 bits, a head of 8, random weights; no norms, attention
-// or sampling. Beside it, how fast the same threads can read memory. Usage: matmul_bench [level ...] [--rows 1,8,512]
+// How fast the matrix products of SmolLM2-135M go: 30 layers of 4 bits, a head of 8, random weights; no norms,
+// attention or sampling. Beside it, how fast the same threads can read memory. Usage: matmul_bench [level ...] [--rows
+// 1,8,512]
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,9 +21,7 @@ using namespace mlxcel::native;
 
 namespace {
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Threads that wait for each other by spinning; a real step's pool is no faster.
 class Barrier {
@@ -59,7 +58,8 @@ std::unique_ptr<Matrix> random_matrix(Level level, std::mt19937& random, int64_t
   std::vector<uint32_t> words(size_t(rows * columns * bits / 32));
   for (uint32_t& w : words) w = random();
   std::vector<uint16_t> scales(size_t(rows * columns / 32)), biases(scales.size());
-  for (size_t i = 0; i < scales.size(); i++) scales[i] = uint16_t(0x2000 + random() % 1024), biases[i] = uint16_t(0xa000 + random() % 1024);
+  for (size_t i = 0; i < scales.size(); i++)
+    scales[i] = uint16_t(0x2000 + random() % 1024), biases[i] = uint16_t(0xa000 + random() % 1024);
   MatrixSource s;
   s.rows = rows, s.columns = columns;
   s.mode = MLXSHIM_QUANT_AFFINE, s.bits = bits, s.group = 32;
@@ -96,11 +96,14 @@ class Product {
   }
 
   void run(const Matrix& m, int64_t tokens, int thread) {
-    auto part = [&](int64_t n, int64_t block, int t) { return std::min(n, (n * t / threads_ + block - 1) / block * block); };
+    auto part = [&](int64_t n, int64_t block, int t) {
+      return std::min(n, (n * t / threads_ + block - 1) / block * block);
+    };
     int64_t first = part(tokens, 1, thread), last = part(tokens, 1, thread + 1);
     m.prepare(x_.data() + first * m.columns, m.columns, last - first, at_ + size_t(first) * m.prepared_bytes());
     barrier_.wait();
-    m.multiply(at_, tokens, part(m.rows, m.row_block(), thread), part(m.rows, m.row_block(), thread + 1), y_.data(), m.rows);
+    m.multiply(at_, tokens, part(m.rows, m.row_block(), thread), part(m.rows, m.row_block(), thread + 1), y_.data(),
+               m.rows);
     barrier_.wait();
   }
   // A step: the head sees all tokens of a batch, or the last one of a long prompt.
@@ -127,7 +130,8 @@ double read_bandwidth(int threads, size_t bytes) {
   for (int i = 0; i < 5; i++) {
     double s = timed(threads, [&](int t) {
       auto at = reinterpret_cast<const uint64_t*>(memory.data());
-      size_t n = bytes / 8, begin = n * size_t(t) / size_t(threads) / 32 * 32, end = n * size_t(t + 1) / size_t(threads) / 32 * 32;
+      size_t n = bytes / 8, begin = n * size_t(t) / size_t(threads) / 32 * 32,
+             end = n * size_t(t + 1) / size_t(threads) / 32 * 32;
       uint64_t sum[4] = {};
       for (int again = 0; again < 3; again++)
         for (size_t j = begin; j < end; j += 32)  // one element of every line will do
@@ -157,7 +161,8 @@ int main(int argc, char** argv) {
   for (Level level : wanted) {
     double begin = seconds();
     Model model(level);
-    std::printf("%s: %.1f MB, made and packed in %.0f ms\n", level_name(level), double(model.bytes) / 1e6, (seconds() - begin) * 1e3);
+    std::printf("%s: %.1f MB, made and packed in %.0f ms\n", level_name(level), double(model.bytes) / 1e6,
+                (seconds() - begin) * 1e3);
     for (int threads : {1, 2}) {
       double bandwidth = read_bandwidth(threads, model.bytes);
       std::printf("  %d threads: memory read %.1f GB/s\n", threads, bandwidth);
@@ -166,10 +171,12 @@ int main(int argc, char** argv) {
         double best = 1e9;
         int steps = tokens == 1 ? 20 : tokens <= 8 ? 5 : 1;
         for (int i = 0; i < (tokens > 8 ? 3 : 6); i++)
-          best = std::min(best, timed(threads, [&](int t) { for (int s = 0; s < steps; s++) product.step(model, t); }) / steps);
+          best = std::min(best, timed(threads, [&](int t) {
+                                  for (int s = 0; s < steps; s++) product.step(model, t);
+                                }) / steps);
         double gb = double(model.bytes) / best / 1e9;
-        std::printf("    %4d rows: %7.1f steps/s %8.1f tok/s %6.1f GB/s (%.0f %%) %7.1f GMAC/s\n", int(tokens), 1 / best,
-                    double(tokens) / best, gb, 100 * gb / bandwidth,
+        std::printf("    %4d rows: %7.1f steps/s %8.1f tok/s %6.1f GB/s (%.0f %%) %7.1f GMAC/s\n", int(tokens),
+                    1 / best, double(tokens) / best, gb, 100 * gb / bandwidth,
                     (106168320.0 * double(tokens) + 28311552.0 * double(tokens <= 8 ? tokens : 1)) / best / 1e9);
         std::fflush(stdout);
       }

@@ -109,9 +109,10 @@ Level level() {
   for (Level l : levels())
     if (std::string(wanted) == level_name(l)) return l;
   for (Level l : kAll)
-    require(std::string(wanted) != level_name(l), "MLXCEL_CPU asks for ", wanted, ", which this processor lacks: it has ",
-            names(levels()));
-  fail(MLXSHIM_ERR_ARGUMENT, "MLXCEL_CPU is \"", wanted, "\", which is no instruction set: choose one of ", names(kAll));
+    require(std::string(wanted) != level_name(l), "MLXCEL_CPU asks for ", wanted,
+            ", which this processor lacks: it has ", names(levels()));
+  fail(MLXSHIM_ERR_ARGUMENT, "MLXCEL_CPU is \"", wanted, "\", which is no instruction set: choose one of ",
+       names(kAll));
 }
 
 }  // namespace mlxcel::native

@@ -20,8 +20,8 @@ void check(const MatrixSource& s) {
     return;
   }
   if (!valid_quantization(s.mode, s.bits, s.group) || s.columns % s.group != 0)
-    fail(MLXSHIM_ERR_UNSUPPORTED, "no quantization of mode ", s.mode, " with ", s.bits, " bits, group ", s.group, " and ",
-         s.columns, " columns");
+    fail(MLXSHIM_ERR_UNSUPPORTED, "no quantization of mode ", s.mode, " with ", s.bits, " bits, group ", s.group,
+         " and ", s.columns, " columns");
   bool affine = s.mode == MLXSHIM_QUANT_AFFINE;
   if (affine ? !is_kernel_float(s.scale_dtype) : s.scale_dtype != MLXSHIM_DTYPE_U8)
     fail(MLXSHIM_ERR_UNSUPPORTED, "scales of ", dtype_name(s.scale_dtype), " do not fit quantization mode ", s.mode);

@@ -5,7 +5,7 @@ namespace mlxcel::native {
 namespace {
 
 struct Avx2 : Vector256 {
-  static constexpr int kTile = 4;    // tokens of a tile: 8 sums, as many products, weights and activations need room too
+  static constexpr int kTile = 4;  // tokens of a tile: 8 sums, as many products, weights and activations need room too
   static constexpr int kChains = 1;  // sums that a matrix-vector product is split into, to hide latency
   static MLXCEL_INLINE Sum dot(Sum sum, Int w, Int x) { return add(sum, (Sum)_mm256_madd_epi16(w, x)); }
 };

@@ -16,10 +16,10 @@ struct Avx512 {
 #endif
   using Float = __m512;
   static constexpr int kWidth = 16;
-  static constexpr int kPanels = 2;             // panels that a product with several tokens does at once
-  static constexpr int kTile = 12;              // tokens of a tile: 24 sums of the 32 registers
+  static constexpr int kPanels = 2;  // panels that a product with several tokens does at once
+  static constexpr int kTile = 12;   // tokens of a tile: 24 sums of the 32 registers
   static constexpr int kDenseTile = 12;
-  static constexpr int kChains = 2;             // sums that a matrix-vector product is split into, to hide latency
+  static constexpr int kChains = 2;  // sums that a matrix-vector product is split into, to hide latency
 
   static MLXCEL_INLINE Sum no_sum() { return (Sum)_mm512_setzero_si512(); }
   static MLXCEL_INLINE Int load(const void* from) { return _mm512_loadu_si512(from); }
@@ -36,9 +36,13 @@ struct Avx512 {
   }
 
   template <int N>
-  static MLXCEL_INLINE Int right(Int v) { return _mm512_srli_epi16(v, N); }
+  static MLXCEL_INLINE Int right(Int v) {
+    return _mm512_srli_epi16(v, N);
+  }
   template <int N>
-  static MLXCEL_INLINE Int left(Int v) { return _mm512_slli_epi16(v, N); }
+  static MLXCEL_INLINE Int left(Int v) {
+    return _mm512_slli_epi16(v, N);
+  }
   static MLXCEL_INLINE Int both(Int a, Int b) { return _mm512_and_si512(a, b); }
   static MLXCEL_INLINE Int either(Int a, Int b) { return _mm512_or_si512(a, b); }
   static MLXCEL_INLINE Sum add(Sum a, Sum b) { return (Sum)_mm512_add_epi32((Int)a, (Int)b); }
@@ -76,7 +80,8 @@ struct Avx512 {
   // Of codes in the upper bytes of 16 bits, the lower ones zero.
   static MLXCEL_INLINE Int e2m1_twice(Int codes) {
     const Int table = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
-    return _mm512_srai_epi16(_mm512_shuffle_epi8(table, codes), 8);  // a lower byte becomes table[0], and is shifted out
+    return _mm512_srai_epi16(_mm512_shuffle_epi8(table, codes),
+                             8);  // a lower byte becomes table[0], and is shifted out
   }
 };
 

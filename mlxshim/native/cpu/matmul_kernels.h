@@ -1,5 +1,6 @@
-// The kernels of every level, written once over its vectors. A kernel file defines a vector type (see matmul_avx512.cpp,
-// matmul_vector256.h) in its own unnamed namespace, so that no code of one instruction set is shared with another.
+// The kernels of every level, written once over its vectors. A kernel file defines a vector type (see
+// matmul_avx512.cpp, matmul_vector256.h) in its own unnamed namespace, so that no code of one instruction set is shared
+// with another.
 //
 // Every y is one chain of operations, per group of k: y += float(sum of i16 * q) * (weight scale * activation scale);
 // y += bias * sum of activations. The sum in the group is exact, in any order. Dense: y += w * x, k ascending.
@@ -22,46 +23,47 @@ namespace mlxcel::native {
 namespace {
 
 constexpr int64_t kPrefetch = 1024;  // bytes that a matrix-vector product fetches ahead
+constexpr int kTokens = 128;         // that are multiplied with all the matrix's rows before the next ones are
+
+// A number that is part of a type.
+template <int N>
+struct Constant {
+  static constexpr int value = N;
+  constexpr operator int() const { return N; }
+};
 
 // Calls f with the constants 0 .. N-1. Arrays that are indexed with these live in registers; those of a loop, which a
 // compiler unrolls too late, would live in memory.
 template <class F, int... I>
 MLXCEL_INLINE void repeat_each(F f, std::integer_sequence<int, I...>) {
-  (f(std::integral_constant<int, I>{}), ...);
+  (f(Constant<I>{}), ...);
 }
 template <int N, class F>
 MLXCEL_INLINE void repeat(F f) {
   repeat_each(f, std::make_integer_sequence<int, N>{});
 }
 
-// ---- Scales and dense weights, of one vector of lanes ----
+// ---- Floats as they were stored, for one vector of lanes ----
 
 struct F16 {
   static constexpr int kBytes = 2;
   template <class V>
-  static MLXCEL_INLINE typename V::Float load(const uint8_t* from) { return V::from_f16(from); }
+  static MLXCEL_INLINE typename V::Float load(const uint8_t* from) {
+    return V::from_f16(from);
+  }
 };
 struct Bf16 {
   static constexpr int kBytes = 2;
   template <class V>
-  static MLXCEL_INLINE typename V::Float load(const uint8_t* from) { return V::from_bf16(from); }
+  static MLXCEL_INLINE typename V::Float load(const uint8_t* from) {
+    return V::from_bf16(from);
+  }
 };
 struct F32 {
   static constexpr int kBytes = 4;
   template <class V>
-  static MLXCEL_INLINE typename V::Float load(const uint8_t* from) { return V::from_f32(from); }
-};
-// Half a power of two, for e2m1 values that are kept doubled.
-struct HalfE8m0 {
-  static constexpr int kBytes = 1;
-  template <class V>
-  static MLXCEL_INLINE typename V::Float load(const uint8_t* from) { return V::multiply(V::from_e8m0(from), V::all(0.5f)); }
-};
-struct HalfE4m3 {
-  static constexpr int kBytes = 1;
-  template <class V>
   static MLXCEL_INLINE typename V::Float load(const uint8_t* from) {
-    return V::multiply(V::from_e4m3(V::load_bytes(from)), V::all(0.5f));
+    return V::from_f32(from);
   }
 };
 
@@ -77,9 +79,9 @@ MLXCEL_INLINE typename V::Int plane(const uint8_t* words) {
   return word;
 }
 
-template <int Bits, class Scale>
+template <int Bits>
 struct Affine {
-  static constexpr int kSpan = 32, kBits = Bits, kScaleBytes = Scale::kBytes * 2;  // kSpan values are unpacked together
+  static constexpr int kSpan = 32, kBits = Bits;  // kSpan values are unpacked together
   static constexpr bool kBiased = true;
 
   template <class V, int P>
@@ -93,19 +95,23 @@ struct Affine {
       return plane<V, Bits, P>(words);
     }
   }
+  // The lanes of vector v out of 16 scales, and out of 16 biases. Their type is looked up for every group: a branch
+  // that always goes the same way.
   template <class V>
-  static MLXCEL_INLINE typename V::Float scale(const uint8_t* scales, int v) {
-    return Scale::template load<V>(scales + v * V::kWidth * Scale::kBytes);
+  static MLXCEL_INLINE typename V::Float scale(const Packed& m, const uint8_t* scales, int v) {
+    const uint8_t* from = scales + v * V::kWidth * m.float_bytes;
+    if (m.floats == Floats::kF16) return V::from_f16(from);
+    return m.floats == Floats::kBf16 ? V::from_bf16(from) : V::from_f32(from);
   }
   template <class V>
-  static MLXCEL_INLINE typename V::Float bias(const uint8_t* scales, int v) {
-    return Scale::template load<V>(scales + (kLanes + v * V::kWidth) * Scale::kBytes);
+  static MLXCEL_INLINE typename V::Float bias(const Packed& m, const uint8_t* scales, int v) {
+    return scale<V>(m, scales + kLanes * m.float_bytes, v);
   }
 };
 
-template <class Scale, int Group>
+template <int Group>
 struct Fp4 {
-  static constexpr int kSpan = Group, kBits = 4, kScaleBytes = Scale::kBytes;
+  static constexpr int kSpan = Group, kBits = 4;
   static constexpr bool kBiased = false;
 
   template <class V, int P>
@@ -117,12 +123,16 @@ struct Fp4 {
     if constexpr (kShift > 8) code = V::template right<kShift - 8>(code);
     return V::e2m1_twice(V::both(code, V::all16(0x0f00)));
   }
+  // Half of what is stored, since values are kept doubled.
   template <class V>
-  static MLXCEL_INLINE typename V::Float scale(const uint8_t* scales, int v) {
-    return Scale::template load<V>(scales + v * V::kWidth * Scale::kBytes);
+  static MLXCEL_INLINE typename V::Float scale(const Packed&, const uint8_t* scales, int v) {
+    const uint8_t* from = scales + v * V::kWidth;
+    return V::multiply(Group == 32 ? V::from_e8m0(from) : V::from_e4m3(V::load_bytes(from)), V::all(0.5f));
   }
   template <class V>
-  static MLXCEL_INLINE typename V::Float bias(const uint8_t*, int) { return V::all(0); }
+  static MLXCEL_INLINE typename V::Float bias(const Packed&, const uint8_t*, int) {
+    return V::all(0);
+  }
 };
 
 // What a group adds to y.
@@ -146,16 +156,16 @@ MLXCEL_INLINE void store_rows(const float* panel, int64_t rows, float* y) {
 // ---- One row of activations ----
 
 template <class V, class Format, int... P>
-MLXCEL_INLINE void dot_span(typename V::Sum (&sums)[kLanes / V::kWidth][V::kChains], const uint8_t* words, const char* x,
-                            std::integer_sequence<int, P...>) {
-  auto step = [&]<int p>(std::integral_constant<int, p>) MLXCEL_INLINE_LAMBDA {
+MLXCEL_INLINE void dot_span(typename V::Sum (&sums)[kLanes / V::kWidth][V::kChains], const uint8_t* words,
+                            const char* x, std::integer_sequence<int, P...>) {
+  auto step = [&]<int p>(Constant<p>) MLXCEL_INLINE_LAMBDA {
     typename V::Int pair_x = V::pair(x + p * 4);
     repeat<kLanes / V::kWidth>([&](auto v) MLXCEL_INLINE_LAMBDA {
       typename V::Sum& sum = sums[v][p % V::kChains];
       sum = V::dot(sum, Format::template pair<V, p>(words + v * V::kWidth * 4), pair_x);
     });
   };
-  (step(std::integral_constant<int, P>{}), ...);
+  (step(Constant<P>{}), ...);
 }
 
 template <class V, class Format>
@@ -184,10 +194,10 @@ void multiply_vector(const Packed& m, const char* x, int64_t panel, int64_t rows
       repeat<kParts>([&](auto v) MLXCEL_INLINE_LAMBDA {
         typename V::Sum sum = sums[v][0];
         if constexpr (V::kChains == 2) sum = V::add(sum, sums[v][1]);
-        acc[v] = add_group<V, Format::kBiased>(acc[v], sum, Format::template scale<V>(at, v),
-                                               Format::template bias<V>(at, v), x_scales);
+        acc[v] = add_group<V, Format::kBiased>(acc[v], sum, Format::template scale<V>(m, at, v),
+                                               Format::template bias<V>(m, at, v), x_scales);
       });
-      at += Format::kScaleBytes * kLanes;
+      at += m.scale_bytes;
       x_scales += 2;
     }
     alignas(64) float panel_y[kLanes];
@@ -211,8 +221,6 @@ struct Piece {
   typename V::Float scales[kGroups][kVectors], biases[kGroups][kVectors];
 };
 
-constexpr int kTokens = 128;  // that go through a piece before the next one is unpacked
-
 template <class V, class Format, int... P>
 MLXCEL_INLINE void unpack_span(typename V::Int (*to)[Piece<V>::kVectors], const uint8_t* words,
                                std::integer_sequence<int, P...>) {
@@ -233,10 +241,10 @@ void unpack(Piece<V>& piece, int first, const Packed& m, const uint8_t* at, int6
       pair += Format::kSpan / 2;
     }
     for (int v = 0; v < kLanes / V::kWidth; v++) {
-      piece.scales[g][first + v] = Format::template scale<V>(at, v);
-      piece.biases[g][first + v] = Format::template bias<V>(at, v);
+      piece.scales[g][first + v] = Format::template scale<V>(m, at, v);
+      piece.biases[g][first + v] = Format::template bias<V>(m, at, v);
     }
-    at += Format::kScaleBytes * kLanes;
+    at += m.scale_bytes;
   }
 }
 
@@ -270,7 +278,8 @@ void multiply_tile(const Piece<V>& piece, int64_t group, int64_t groups, const c
     repeat<T>([&](auto t) MLXCEL_INLINE_LAMBDA {
       const float* x_scale_and_sum = reinterpret_cast<const float*>(x_scales + t * stride) + 2 * g;
       repeat<kVectors>([&](auto v) MLXCEL_INLINE_LAMBDA {
-        acc[t][v] = add_group<V, Biased>(acc[t][v], sums[t][v], piece.scales[g][v], piece.biases[g][v], x_scale_and_sum);
+        acc[t][v] =
+            add_group<V, Biased>(acc[t][v], sums[t][v], piece.scales[g][v], piece.biases[g][v], x_scale_and_sum);
       });
     });
   }
@@ -279,17 +288,18 @@ void multiply_tile(const Piece<V>& piece, int64_t group, int64_t groups, const c
 // Calls f with the number of tokens, as a constant, of the largest tile that `left` tokens fill.
 template <int Largest, class F>
 MLXCEL_INLINE int64_t largest_tile(int64_t left, F f) {
-  if (left >= Largest) return f(std::integral_constant<int, Largest>{}), Largest;
+  if (left >= Largest) return f(Constant<Largest>{}), Largest;
   if constexpr (Largest > 8)
-    if (left >= 8) return f(std::integral_constant<int, 8>{}), 8;
+    if (left >= 8) return f(Constant<8>{}), 8;
   if constexpr (Largest > 4)
-    if (left >= 4) return f(std::integral_constant<int, 4>{}), 4;
-  if (left >= 2) return f(std::integral_constant<int, 2>{}), 2;
-  return f(std::integral_constant<int, 1>{}), 1;
+    if (left >= 4) return f(Constant<4>{}), 4;
+  if (left >= 2) return f(Constant<2>{}), 2;
+  return f(Constant<1>{}), 1;
 }
 
 template <class V, class Format>
-void multiply_tokens(const Packed& m, const char* x, int64_t count, int64_t panel, int64_t rows, float* y, int64_t y_stride) {
+void multiply_tokens(const Packed& m, const char* x, int64_t count, int64_t panel, int64_t rows, float* y,
+                     int64_t y_stride) {
   constexpr int kVectors = Piece<V>::kVectors, kParts = kLanes / V::kWidth;
   Piece<V> piece;
   typename V::Float acc[kTokens][kVectors];
@@ -309,14 +319,15 @@ void multiply_tokens(const Packed& m, const char* x, int64_t count, int64_t pane
       for (int64_t t = 0; t < count;) {
         const char* x_t = x + t * m.prepared_bytes;
         t += largest_tile<V::kTile>(count - t, [&](auto tile) {
-          multiply_tile<V, Format::kBiased, decltype(tile)::value>(piece, m.group, some, x_t + g * m.group * 2,
-                                                                   x_t + m.scales_at + g * 8, m.prepared_bytes, acc + t);
+          multiply_tile<V, Format::kBiased, decltype(tile)::value>(
+              piece, m.group, some, x_t + g * m.group * 2, x_t + m.scales_at + g * 8, m.prepared_bytes, acc + t);
         });
       }
     }
     for (int64_t t = 0; t < count; t++)
       for (int p = 0; p < V::kPanels; p++)
-        store_rows(reinterpret_cast<const float*>(&acc[t][p * kParts]), rows - p * kLanes, y + t * y_stride + p * kLanes);
+        store_rows(reinterpret_cast<const float*>(&acc[t][p * kParts]), rows - p * kLanes,
+                   y + t * y_stride + p * kLanes);
   }
 }
 
@@ -341,7 +352,9 @@ struct Dense {
     const uint8_t* at;
     MLXCEL_INLINE Block(const uint8_t* block, int v) : at(block + v * V::kWidth * Weight::kBytes) {}
     template <int>
-    MLXCEL_INLINE typename V::Float value() const { return Weight::template load<V>(at); }
+    MLXCEL_INLINE typename V::Float value() const {
+      return Weight::template load<V>(at);
+    }
   };
 };
 
@@ -362,21 +375,21 @@ struct Mxfp8 {
 };
 
 template <class V, class Format, int T, int Panels, int... K>
-MLXCEL_INLINE void add_block(typename V::Float (&acc)[T][Panels * (kLanes / V::kWidth)], const uint8_t* const (&at)[Panels],
-                             const char* x, int64_t stride, std::integer_sequence<int, K...>) {
+MLXCEL_INLINE void add_block(typename V::Float (&acc)[T][Panels * (kLanes / V::kWidth)],
+                             const uint8_t* const (&at)[Panels], const char* x, int64_t stride,
+                             std::integer_sequence<int, K...>) {
   constexpr int kParts = kLanes / V::kWidth;
   using Block = typename Format::template Block<V>;
-  auto step = [&]<int k>(std::integral_constant<int, k>) MLXCEL_INLINE_LAMBDA {
+  auto step = [&]<int k>(Constant<k>) MLXCEL_INLINE_LAMBDA {
     typename V::Float w[Panels * kParts];
-    repeat<Panels * kParts>([&](auto i) MLXCEL_INLINE_LAMBDA {
-      w[i] = Block(at[i / kParts], i % kParts).template value<k>();
-    });
+    repeat<Panels * kParts>([&](auto i)
+                                MLXCEL_INLINE_LAMBDA { w[i] = Block(at[i / kParts], i % kParts).template value<k>(); });
     repeat<T>([&](auto t) MLXCEL_INLINE_LAMBDA {
       typename V::Float x_k = V::all(reinterpret_cast<const float*>(x + t * stride)[k]);
       repeat<Panels * kParts>([&](auto i) MLXCEL_INLINE_LAMBDA { acc[t][i] = V::fused(w[i], x_k, acc[t][i]); });
     });
   };
-  (step(std::integral_constant<int, K>{}), ...);
+  (step(Constant<K>{}), ...);
 }
 
 template <class V, class Format, int T, int Panels>
@@ -390,7 +403,10 @@ void multiply_dense_tile(const Packed& m, const char* x, int64_t panel, int64_t 
   });
   for (int64_t k = 0; k < m.columns; k += Format::kBlock) {
     add_block<V, Format, T, Panels>(acc, at, x, m.prepared_bytes, std::make_integer_sequence<int, Format::kBlock>{});
-    repeat<Panels>([&](auto p) MLXCEL_INLINE_LAMBDA { at[p] += Format::kBlockBytes; });
+    repeat<Panels>([&](auto p) MLXCEL_INLINE_LAMBDA {
+      if constexpr (T == 1) V::prefetch(at[p] + kPrefetch);
+      at[p] += Format::kBlockBytes;
+    });
     x += Format::kBlock * 4;
   }
   alignas(64) float panel_y[kLanes];
@@ -412,37 +428,30 @@ void multiply_floats(const Packed& m, const void* prepared, int64_t count, int64
       multiply_dense_tile<V, Format, 1, kPanels>(m, x, panel, rows, y, y_stride);
     return;
   }
-  for (; rows > 0; rows -= V::kPanels * kLanes, panel += V::kPanels, y += V::kPanels * kLanes)
-    for (int64_t t = 0; t < count;)
-      t += largest_tile<V::kDenseTile>(count - t, [&](auto tile) {
-        multiply_dense_tile<V, Format, decltype(tile)::value, V::kPanels>(m, x + t * m.prepared_bytes, panel, rows,
-                                                                          y + t * y_stride, y_stride);
-      });
+  for (int64_t first = 0; first < count; first += kTokens) {
+    int64_t end = count - first < kTokens ? count : first + kTokens;
+    for (int64_t done = 0; done < rows; done += V::kPanels * kLanes)
+      for (int64_t t = first; t < end;)
+        t += largest_tile<V::kDenseTile>(end - t, [&](auto tile) {
+          multiply_dense_tile<V, Format, decltype(tile)::value, V::kPanels>(
+              m, x + t * m.prepared_bytes, panel + done / kLanes, rows - done, y + t * y_stride + done, y_stride);
+        });
+  }
 }
 
 // ---- The table ----
 
-template <class V, int Bits>
-MultiplyKernel find_affine(Floats scales) {
-  switch (scales) {
-    case Floats::kF16: return multiply_integers<V, Affine<Bits, F16>>;
-    case Floats::kBf16: return multiply_integers<V, Affine<Bits, Bf16>>;
-    case Floats::kF32: return multiply_integers<V, Affine<Bits, F32>>;
-    default: return nullptr;
-  }
-}
-
 template <class V>
 MultiplyKernel find_kernel(Values values, Floats floats) {
   switch (values) {
-    case Values::kAffine2: return find_affine<V, 2>(floats);
-    case Values::kAffine3: return find_affine<V, 3>(floats);
-    case Values::kAffine4: return find_affine<V, 4>(floats);
-    case Values::kAffine5: return find_affine<V, 5>(floats);
-    case Values::kAffine6: return find_affine<V, 6>(floats);
-    case Values::kAffine8: return find_affine<V, 8>(floats);
-    case Values::kMxfp4: return multiply_integers<V, Fp4<HalfE8m0, 32>>;
-    case Values::kNvfp4: return multiply_integers<V, Fp4<HalfE4m3, 16>>;
+    case Values::kAffine2: return multiply_integers<V, Affine<2>>;
+    case Values::kAffine3: return multiply_integers<V, Affine<3>>;
+    case Values::kAffine4: return multiply_integers<V, Affine<4>>;
+    case Values::kAffine5: return multiply_integers<V, Affine<5>>;
+    case Values::kAffine6: return multiply_integers<V, Affine<6>>;
+    case Values::kAffine8: return multiply_integers<V, Affine<8>>;
+    case Values::kMxfp4: return multiply_integers<V, Fp4<32>>;
+    case Values::kNvfp4: return multiply_integers<V, Fp4<16>>;
     case Values::kMxfp8: return multiply_floats<V, Mxfp8>;
     case Values::kDense: break;
   }

@@ -1,5 +1,6 @@
 // Memory for packed matrices: they share large blocks, so that the system can map these with large pages. A step reads
-// all of them once, and every page that it meets costs a look into the page tables and stops the processor's prefetching.
+// all of them once, and every page that it meets costs a look into the page tables and stops the processor's
+// prefetching.
 #pragma once
 
 #include <cstddef>

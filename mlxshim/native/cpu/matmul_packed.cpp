@@ -40,49 +40,77 @@ constexpr Planes planes(int64_t bits) {
   }
 }
 
-// Where value k of a span is in words that hold `bits` bits of every value.
+// Where value i of a span is in words that hold `bits` bits of every value.
 struct Place {
-  Place(int bits, int64_t k) {
-    int64_t pair = k / 8 * 4 + k % 4, per_word = 16 / bits;
+  constexpr Place(int bits, int i) {
+    int pair = i / 8 * 4 + i % 4, per_word = 16 / bits;
     word = pair / per_word;
-    shift = pair % per_word * bits + (k & 4) * 4;
+    shift = pair % per_word * bits + (i & 4) * 4;
   }
-  int64_t word, shift;
+  int word, shift;
 };
 
-uint32_t get_value(const LaneWords& words, int64_t bits, int64_t k) {
-  Planes p = planes(bits);
-  Place low(p.low, k);
-  uint32_t value = words[low.word] >> low.shift & ((1u << p.low) - 1);
-  if (p.high) {
-    Place high(p.high, k);
-    value |= (words[p.low + high.word] >> high.shift & ((1u << p.high) - 1)) << p.low;
-  }
-  return value;
-}
-
-// Packs 32 values (16 of nvfp4) from a row's words.
-void put_span(LaneWords words, const uint32_t* row, int64_t bits, int64_t k, int64_t span) {
-  const uint32_t* from = row + k * bits / 32;
-  if (bits == 4) {
-    for (int64_t i = 0; i < span / 8; i++) words.set(i, from[i]);
-  } else if (bits == 8) {
-    for (int64_t i = 0; i < span / 4; i += 2) {
+// Packs 32 values (16 of nvfp4) of a row, which begin at a word.
+template <int Bits>
+void put_span(LaneWords words, const uint32_t* from, int span) {
+  if constexpr (Bits == 4) {
+    for (int i = 0; i < span / 8; i++) words.set(i, from[i]);
+  } else if constexpr (Bits == 8) {
+    for (int i = 0; i < 8; i += 2) {
       words.set(i, (from[i] & 0xffff) | from[i + 1] << 16);
       words.set(i + 1, from[i] >> 16 | (from[i + 1] & 0xffff0000));
     }
   } else {
-    Planes p = planes(bits);
-    uint32_t packed[8] = {};
-    for (int64_t i = 0; i < span; i++) {
-      uint32_t value = packed_at(row, bits, k + i);
+    constexpr Planes p = planes(Bits);
+    uint32_t packed[Bits] = {};
+    for (int i = 0; i < 32; i++) {
+      uint32_t value = packed_at(from, Bits, i);
       Place low(p.low, i);
       packed[low.word] |= (value & ((1u << p.low) - 1)) << low.shift;
-      if (p.high == 0) continue;
-      Place high(p.high, i);
-      packed[p.low + high.word] |= value >> p.low << high.shift;
+      if constexpr (p.high > 0) {
+        Place high(p.high, i);
+        packed[p.low + high.word] |= value >> p.low << high.shift;
+      }
     }
-    for (int64_t i = 0; i < span * bits / 32; i++) words.set(i, packed[i]);
+    for (int i = 0; i < Bits; i++) words.set(i, packed[i]);
+  }
+}
+
+// The other way round.
+template <int Bits>
+void get_span(LaneWords words, int span, uint32_t* values) {
+  constexpr Planes p = planes(Bits);
+  for (int i = 0; i < span; i++) {
+    Place low(p.low, i);
+    values[i] = words[low.word] >> low.shift & ((1u << p.low) - 1);
+    if constexpr (p.high > 0) {
+      Place high(p.high, i);
+      values[i] |= (words[p.low + high.word] >> high.shift & ((1u << p.high) - 1)) << p.low;
+    }
+  }
+}
+
+// Codes of 8 bits that stay as MLX stores them.
+void put_bytes(LaneWords words, const uint32_t* from, int span) {
+  for (int i = 0; i < span / 4; i++) words.set(i, from[i]);
+}
+void get_bytes(LaneWords words, int span, uint32_t* values) {
+  for (int i = 0; i < span; i++) values[i] = words[i / 4] >> i % 4 * 8 & 0xff;
+}
+
+struct SpanCode {
+  void (*put)(LaneWords words, const uint32_t* from, int span);
+  void (*get)(LaneWords words, int span, uint32_t* values);
+};
+SpanCode span_code(const MatrixSource& s) {
+  if (s.mode == MLXSHIM_QUANT_MXFP8) return {put_bytes, get_bytes};
+  switch (s.bits) {
+    case 2: return {put_span<2>, get_span<2>};
+    case 3: return {put_span<3>, get_span<3>};
+    case 4: return {put_span<4>, get_span<4>};
+    case 5: return {put_span<5>, get_span<5>};
+    case 6: return {put_span<6>, get_span<6>};
+    default: return {put_span<8>, get_span<8>};
   }
 }
 
@@ -126,20 +154,28 @@ std::string describe_of(const MatrixSource& s, const Kernels& kernels) {
 class PackedMatrix : public Matrix {
  public:
   PackedMatrix(const Kernels& kernels, const MatrixSource& s)
-      : kernels_(kernels), dense_(s.mode == MLXSHIM_QUANT_NONE), affine_(s.mode == MLXSHIM_QUANT_AFFINE),
-        integers_(!dense_ && s.mode != MLXSHIM_QUANT_MXFP8), mode_(s.mode), bits_(s.bits),
-        float_dtype_(dense_ ? s.weight_dtype : s.scale_dtype), float_bytes_(dtype_size(float_dtype_)),
+      : kernels_(kernels),
+        dense_(s.mode == MLXSHIM_QUANT_NONE),
+        affine_(s.mode == MLXSHIM_QUANT_AFFINE),
+        integers_(!dense_ && s.mode != MLXSHIM_QUANT_MXFP8),
+        mode_(s.mode),
+        bits_(s.bits),
+        float_dtype_(dense_ ? s.weight_dtype : s.scale_dtype),
         member_panels_((s.rows + kLanes - 1) / kLanes),
-        multiply_(kernels.find(values_of(s), floats_of(float_dtype_))), description_(describe_of(s, kernels)) {
+        span_(s.group < 32 ? int(s.group) : 32),
+        code_(span_code(s)),
+        multiply_(kernels.find(values_of(s), floats_of(float_dtype_))),
+        description_(describe_of(s, kernels)) {
     rows = s.rows, columns = s.columns, members = s.members;
     packed_.columns = columns;
+    packed_.floats = floats_of(float_dtype_);
+    packed_.float_bytes = dtype_size(float_dtype_);
     if (dense_) {
-      packed_.panel_bytes = columns * float_bytes_ * kLanes;
+      packed_.panel_bytes = columns * packed_.float_bytes * kLanes;
     } else {
       packed_.group = s.group;
-      values_bytes_ = s.group * bits_ / 8 * kLanes;
-      group_bytes_ = values_bytes_ + float_bytes_ * kLanes * (affine_ ? 2 : 1);
-      packed_.panel_bytes = columns / s.group * group_bytes_;
+      packed_.scale_bytes = packed_.float_bytes * kLanes * (affine_ ? 2 : 1);
+      packed_.panel_bytes = columns * bits_ / 8 * kLanes + columns / s.group * packed_.scale_bytes;
     }
     packed_.prepared_bytes = columns * 4;
     if (integers_) {
@@ -149,7 +185,11 @@ class PackedMatrix : public Matrix {
     packed_.prepared_bytes = (packed_.prepared_bytes + 63) / 64 * 64;
     memory_ = std::make_unique<MatrixMemory>(bytes());
     packed_.data = memory_->data();
-    for (int64_t n = 0; n < rows * members; n++) dense_ ? put_dense(s, n) : put_quantized(s, n);
+    for (int64_t member = 0; member < members; member++)
+      for (int64_t n = 0; n < rows; n += kLanes) {
+        int lanes = int(rows - n < kLanes ? rows - n : kLanes);
+        dense_ ? put_dense(s, member * rows + n, lanes) : put_quantized(s, member * rows + n, lanes);
+      }
   }
 
   size_t bytes() const override { return size_t(members * member_panels_ * packed_.panel_bytes); }
@@ -181,16 +221,13 @@ class PackedMatrix : public Matrix {
       for (int64_t k = 0; k < columns; k++) to[k] = float_at(panel, float_dtype_, k * kLanes + lane);
       return;
     }
-    for (int64_t k = 0; k < columns; k += packed_.group, panel += group_bytes_) {
-      const uint8_t* scales = panel + values_bytes_;
-      for (int64_t i = 0; i < packed_.group; i++) to[k + i] = value(panel, lane, i);
-      if (affine_) {
-        float scale = float_at(scales, float_dtype_, lane), bias = float_at(scales, float_dtype_, kLanes + lane);
-        for (int64_t i = 0; i < packed_.group; i++) to[k + i] = scale * to[k + i] + bias;
-      } else {
-        float scale = mode_ == MLXSHIM_QUANT_NVFP4 ? e4m3(scales[lane]) : e8m0(scales[lane]);
-        for (int64_t i = 0; i < packed_.group; i++) to[k + i] *= scale;
-      }
+    for (int64_t k = 0; k < columns; k += packed_.group, to += packed_.group) {
+      uint32_t codes[128];  // the largest group
+      for (int64_t i = 0; i < packed_.group; i += span_, panel += span_ * bits_ / 8 * kLanes)
+        code_.get(LaneWords(panel, lane), span_, codes + i);
+      const float scale = scale_at(panel, lane), bias = affine_ ? scale_at(panel, kLanes + lane) : 0;
+      for (int64_t i = 0; i < packed_.group; i++) to[i] = scale * plain_value(codes[i]) + bias;
+      panel += packed_.scale_bytes;
     }
   }
 
@@ -209,51 +246,55 @@ class PackedMatrix : public Matrix {
   }
   int lane_of(int64_t n) const { return int(n % rows % kLanes); }
 
-  void put_dense(const MatrixSource& s, int64_t n) {
-    const char* from = static_cast<const char*>(s.weight) + n * columns * float_bytes_;
-    uint8_t* to = panel_of(n) + lane_of(n) * float_bytes_;
-    if (float_bytes_ == 2) {
-      for (int64_t k = 0; k < columns; k++) std::memcpy(to + k * kLanes * 2, from + k * 2, 2);
-    } else {
-      for (int64_t k = 0; k < columns; k++) std::memcpy(to + k * kLanes * 4, from + k * 4, 4);
-    }
+  float scale_at(const uint8_t* scales, int i) const {
+    if (affine_) return float_at(scales, float_dtype_, i);
+    return mode_ == MLXSHIM_QUANT_NVFP4 ? e4m3(scales[i]) : e8m0(scales[i]);
+  }
+  // What a code is worth before it is scaled.
+  float plain_value(uint32_t code) const {
+    if (affine_) return float(code);
+    return integers_ ? float(e2m1_twice(code)) * 0.5f : e4m3(code);
   }
 
-  void put_quantized(const MatrixSource& s, int64_t n) {
-    const uint32_t* words = static_cast<const uint32_t*>(s.weight) + n * (columns * bits_ / 32);
-    const int64_t groups = columns / s.group, span = s.group < 32 ? s.group : 32;
-    const char* scales = static_cast<const char*>(s.scales) + n * groups * float_bytes_;
-    const char* biases = affine_ ? static_cast<const char*>(s.biases) + n * groups * float_bytes_ : nullptr;
+  // Fills the panel of `lanes` rows from row n on, which begins it.
+  void put_dense(const MatrixSource& s, int64_t n, int lanes) {
+    const int64_t size = packed_.float_bytes;
+    const char* from = static_cast<const char*>(s.weight) + n * columns * size;
     uint8_t* to = panel_of(n);
-    const int lane = lane_of(n);
-    for (int64_t g = 0; g < groups; g++, to += group_bytes_) {
-      for (int64_t i = 0; i < s.group; i += span) {
-        LaneWords lane_words(to + i * bits_ / 8 * kLanes, lane);
-        if (integers_) {
-          put_span(lane_words, words, bits_, g * s.group + i, span);
+    for (int64_t k = 0; k < columns; k++, from += size, to += kLanes * size)
+      for (int lane = 0; lane < lanes; lane++) {
+        if (size == 2) {
+          std::memcpy(to + lane * 2, from + lane * columns * 2, 2);
         } else {
-          for (int64_t w = 0; w < span / 4; w++) lane_words.set(w, words[(g * s.group + i) / 4 + w]);
+          std::memcpy(to + lane * 4, from + lane * columns * 4, 4);
         }
       }
-      uint8_t* to_scale = to + values_bytes_ + lane * float_bytes_;
-      std::memcpy(to_scale, scales + g * float_bytes_, size_t(float_bytes_));
-      if (affine_) std::memcpy(to_scale + kLanes * float_bytes_, biases + g * float_bytes_, size_t(float_bytes_));
-    }
   }
 
-  // Value i of a group, without its scale.
-  float value(uint8_t* group, int lane, int64_t i) const {
-    int64_t span = packed_.group < 32 ? packed_.group : 32;
-    LaneWords words(group + i / span * span * bits_ / 8 * kLanes, lane);
-    if (!integers_) return e4m3(words[i % span / 4] >> i % 4 * 8 & 0xff);
-    uint32_t code = get_value(words, bits_, i % span);
-    return affine_ ? float(code) : float(e2m1_twice(code)) * 0.5f;
+  void put_quantized(const MatrixSource& s, int64_t n, int lanes) {
+    const int64_t row_words = columns * bits_ / 32, groups = columns / s.group, size = packed_.float_bytes;
+    const uint32_t* words = static_cast<const uint32_t*>(s.weight) + n * row_words;
+    const char* scales = static_cast<const char*>(s.scales) + n * groups * size;
+    const char* biases = affine_ ? static_cast<const char*>(s.biases) + n * groups * size : nullptr;
+    uint8_t* to = panel_of(n);
+    for (int64_t g = 0; g < groups; g++) {
+      for (int64_t i = 0; i < s.group; i += span_, to += span_ * bits_ / 8 * kLanes)
+        for (int lane = 0; lane < lanes; lane++)
+          code_.put(LaneWords(to, lane), words + lane * row_words + (g * s.group + i) * bits_ / 32, span_);
+      for (int lane = 0; lane < lanes; lane++) {
+        const int64_t at = (lane * groups + g) * size;
+        std::memcpy(to + lane * size, scales + at, size_t(size));
+        if (affine_) std::memcpy(to + (kLanes + lane) * size, biases + at, size_t(size));
+      }
+      to += packed_.scale_bytes;
+    }
   }
 
   const Kernels& kernels_;
   const bool dense_, affine_, integers_;
-  const int64_t mode_, bits_, float_dtype_, float_bytes_, member_panels_;
-  int64_t values_bytes_ = 0, group_bytes_ = 0;  // of a group of a panel: the values alone, and with scales
+  const int64_t mode_, bits_, float_dtype_, member_panels_;
+  const int span_;  // values that are packed together
+  const SpanCode code_;
   const MultiplyKernel multiply_;
   const std::string description_;
   Packed packed_;

@@ -26,20 +26,23 @@ namespace mlxcel::native {
 
 constexpr int kLanes = 16;  // rows of a panel
 
-// A packed matrix as kernels see it.
-struct Packed {
-  const uint8_t* data = nullptr;
-  int64_t columns = 0;
-  int64_t group = 0;           // of scales; 0: dense
-  int64_t panel_bytes = 0;
-  int64_t prepared_bytes = 0;  // of a row
-  int64_t scales_at = 0;       // offset in a prepared row
-};
-
 // What the values of a matrix are.
 enum class Values { kAffine2, kAffine3, kAffine4, kAffine5, kAffine6, kAffine8, kMxfp4, kNvfp4, kMxfp8, kDense };
 // What its scales are, or its weights where it is dense.
 enum class Floats { kF16, kBf16, kF32, kU8 };
+
+// A packed matrix as kernels see it.
+struct Packed {
+  const uint8_t* data = nullptr;
+  int64_t columns = 0;
+  int64_t group = 0;  // of scales; 0: dense
+  Floats floats = Floats::kF32;
+  int64_t float_bytes = 0;  // of one of them
+  int64_t scale_bytes = 0;  // of the scales and biases of a group of a panel
+  int64_t panel_bytes = 0;
+  int64_t prepared_bytes = 0;  // of a row
+  int64_t scales_at = 0;       // offset in a prepared row
+};
 
 // y[t * y_stride + i] = row i of the panels from `panel` on times prepared row t, for t < count and i < rows.
 using MultiplyKernel = void (*)(const Packed& matrix, const void* prepared, int64_t count, int64_t panel, int64_t rows,

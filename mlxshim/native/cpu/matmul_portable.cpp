@@ -38,7 +38,8 @@ class PortableMatrix : public Matrix {
 
   void prepare(const float* x, int64_t stride, int64_t count, void* prepared) const override {
     for (int64_t t = 0; t < count; t++)
-      std::memcpy(static_cast<char*>(prepared) + size_t(t) * prepared_bytes(), x + t * stride, size_t(columns) * sizeof(float));
+      std::memcpy(static_cast<char*>(prepared) + size_t(t) * prepared_bytes(), x + t * stride,
+                  size_t(columns) * sizeof(float));
   }
 
   void multiply(const void* prepared, int64_t count, int64_t begin, int64_t end, float* y, int64_t y_stride,
@@ -82,7 +83,8 @@ class PortableMatrix : public Matrix {
       int64_t g = n * (columns / source.group) + (k + i) / source.group;
       switch (source.mode) {
         case MLXSHIM_QUANT_AFFINE:
-          to[i] = float_at(source.scales, source.scale_dtype, g) * float(code) + float_at(source.biases, source.scale_dtype, g);
+          to[i] = float_at(source.scales, source.scale_dtype, g) * float(code) +
+                  float_at(source.biases, source.scale_dtype, g);
           break;
         case MLXSHIM_QUANT_MXFP4: to[i] = float(e2m1_twice(code)) * 0.5f * e8m0(scales[size_t(g)]); break;
         case MLXSHIM_QUANT_MXFP8: to[i] = e4m3(code) * e8m0(scales[size_t(g)]); break;

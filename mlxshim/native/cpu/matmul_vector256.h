@@ -36,9 +36,13 @@ struct Vector256 {
   }
 
   template <int N>
-  static MLXCEL_INLINE Int right(Int v) { return _mm256_srli_epi16(v, N); }
+  static MLXCEL_INLINE Int right(Int v) {
+    return _mm256_srli_epi16(v, N);
+  }
   template <int N>
-  static MLXCEL_INLINE Int left(Int v) { return _mm256_slli_epi16(v, N); }
+  static MLXCEL_INLINE Int left(Int v) {
+    return _mm256_slli_epi16(v, N);
+  }
   static MLXCEL_INLINE Int both(Int a, Int b) { return _mm256_and_si256(a, b); }
   static MLXCEL_INLINE Int either(Int a, Int b) { return _mm256_or_si256(a, b); }
   static MLXCEL_INLINE Sum add(Sum a, Sum b) { return (Sum)_mm256_add_epi32((Int)a, (Int)b); }
@@ -53,7 +57,9 @@ struct Vector256 {
     Int wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
   }
-  static MLXCEL_INLINE Float from_f32(const uint8_t* from) { return _mm256_loadu_ps(reinterpret_cast<const float*>(from)); }
+  static MLXCEL_INLINE Float from_f32(const uint8_t* from) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(from));
+  }
   static MLXCEL_INLINE Int load_bytes(const uint8_t* from) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }
@@ -75,8 +81,10 @@ struct Vector256 {
   }
   // Of codes in the upper bytes of 16 bits, the lower ones zero.
   static MLXCEL_INLINE Int e2m1_twice(Int codes) {
-    const Int table = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
-    return _mm256_srai_epi16(_mm256_shuffle_epi8(table, codes), 8);  // a lower byte becomes table[0], and is shifted out
+    const Int table =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
+    return _mm256_srai_epi16(_mm256_shuffle_epi8(table, codes),
+                             8);  // a lower byte becomes table[0], and is shifted out
   }
 };
 

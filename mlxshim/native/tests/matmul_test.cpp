@@ -73,7 +73,8 @@ Sample make(Random& random, Format format, int64_t dtype, int64_t rows, int64_t 
   s.quantized = test::random_quantized(random, format, all, columns);
   s.values = s.parts = s.quantized.values;
   if (format.mode != MLXSHIM_QUANT_AFFINE) return s;
-  std::vector<float> scales = s.quantized.scales, biases = s.quantized.biases;  // random_quantized's values are of these
+  std::vector<float> scales = s.quantized.scales,
+                     biases = s.quantized.biases;  // random_quantized's values are of these
   s.scales = rounded(scales, dtype);
   s.biases = rounded(biases, dtype);
   for (size_t i = 0; i < s.values.size(); i++) {
@@ -133,7 +134,8 @@ void check_against_doubles(const Sample& s, Level level, const Matrix& m, const 
     for (int64_t n = 0; n < m.rows; n++) {
       int64_t row = member * m.rows + n;
       double want = 0;
-      for (int64_t k = 0; k < m.columns; k++) want += s.values[size_t(row * m.columns + k)] * x[size_t(t * m.columns + k)];
+      for (int64_t k = 0; k < m.columns; k++)
+        want += s.values[size_t(row * m.columns + k)] * x[size_t(t * m.columns + k)];
       double off = std::fabs(y[size_t(t * m.rows + n)] - want) / allowed(s, level, row, &x[size_t(t * m.columns)]);
       worst = std::isnan(off) ? 1e9 : std::max(worst, off);
     }
@@ -286,7 +288,8 @@ TEST(results_do_not_depend_on_company) {
             equal &= same_bits(at + t * stride, &alone[size_t((first + t) * s.rows)], size_t(s.rows));
             for (int64_t n = s.rows; n < stride; n++) untouched &= at[t * stride + n] == 5;
           }
-          test::report(equal, __FILE__, __LINE__, std::string(m->describe()) + ": " + std::to_string(count) + " rows differ");
+          test::report(equal, __FILE__, __LINE__,
+                       std::string(m->describe()) + ": " + std::to_string(count) + " rows differ");
           test::report(untouched, __FILE__, __LINE__, std::string(m->describe()) + ": writes past the range");
         }
     }
@@ -398,7 +401,8 @@ TEST(vector_levels_agree) {
       if (level == Level::kPortable) continue;
       std::vector<float> y = product(*pack(level, s.source()), x, 5);
       if (first.empty()) first = y;
-      test::report(same_bits(y.data(), first.data(), y.size()), __FILE__, __LINE__, s.print() + " at " + level_name(level));
+      test::report(same_bits(y.data(), first.data(), y.size()), __FILE__, __LINE__,
+                   s.print() + " at " + level_name(level));
     }
   }
 }
@@ -426,8 +430,9 @@ TEST(activations_keep_more_than_bf16) {
           ours += (y[size_t(n)] - exact) * (y[size_t(n)] - exact);
           bfloats += (rounded - exact) * (rounded - exact);
         }
-        test::report(std::sqrt(ours / bfloats) < 0.1, __FILE__, __LINE__,
-                     std::string(level_name(level)) + ": error " + std::to_string(std::sqrt(ours / bfloats)) + " of bf16's");
+        test::report(
+            std::sqrt(ours / bfloats) < 0.1, __FILE__, __LINE__,
+            std::string(level_name(level)) + ": error " + std::to_string(std::sqrt(ours / bfloats)) + " of bf16's");
       }
     }
 }

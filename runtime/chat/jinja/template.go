@@ -30,7 +30,7 @@ type Limits struct {
 // with tools take about a hundredth of it) and stops a hostile template within
 // a few seconds.
 func DefaultLimits() Limits {
-	return Limits{Steps: 5_000_000, Memory: 1 << 29, Output: 64 << 20, Depth: 200}
+	return Limits{Steps: 2_000_000, Memory: 1 << 29, Output: 64 << 20, Depth: 200}
 }
 
 func (l Limits) withDefaults() Limits {

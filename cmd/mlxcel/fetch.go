@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"mlxcel/cmd/internal/cli"
+	"mlxcel/cmd/internal/terminal"
+	"mlxcel/runtime/hub"
+)
+
+// fetch downloads a model, shows how that goes, and lets Ctrl-C end it.
+func fetch(ctx context.Context, settings hub.Settings, r hub.Request, v view, stderr io.Writer) (*hub.Result, error) {
+	ctx, stop := cli.Interruptible(ctx, nil)
+	defer stop()
+	t := &tally{files: map[string]*fileTally{}}
+	r.Progress = func(e hub.Event) {
+		t.count(e, time.Now())
+		v.event(e, t)
+	}
+	result, err := hub.Download(ctx, settings, r)
+	v.end(t)
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintf(stderr, "stopped with %s here, which are kept: the same command goes on\n", t.progress())
+		return nil, cli.ErrInterrupted
+	}
+	return result, err
+}
+
+// tally counts what has arrived. Its fields are for views to read.
+type tally struct {
+	files       map[string]*fileTally
+	size, bytes int64 // of all files that are fetched
+	now         time.Time
+	samples     []sample
+}
+
+type fileTally struct{ size, bytes int64 }
+
+// sample is how many bytes were here at a time.
+type sample struct {
+	at    time.Time
+	bytes int64
+}
+
+// speedSpan is how far back the speed looks.
+const speedSpan = 5 * time.Second
+
+func (t *tally) count(e hub.Event, now time.Time) {
+	t.now = now
+	f := t.files[e.File]
+	switch e.Kind {
+	case hub.EventFile:
+		if f == nil {
+			t.files[e.File] = &fileTally{e.Size, e.Bytes}
+			t.size += e.Size
+			t.bytes += e.Bytes
+			t.samples = nil // what was here already did not come at any speed
+		}
+	case hub.EventProgress:
+		if f != nil {
+			f.bytes += e.Bytes
+			t.bytes += e.Bytes
+		}
+	}
+	if n := len(t.samples); n > 0 && now.Sub(t.samples[n-1].at) < 100*time.Millisecond {
+		return
+	}
+	t.samples = append(t.samples, sample{now, t.bytes})
+	for now.Sub(t.samples[0].at) > speedSpan {
+		t.samples = t.samples[1:]
+	}
+}
+
+// speed is that of the last seconds, in bytes a second, 0 while unknown.
+func (t *tally) speed() float64 {
+	if len(t.samples) == 0 {
+		return 0
+	}
+	first := t.samples[0]
+	seconds := t.now.Sub(first.at).Seconds()
+	if seconds <= 0 {
+		return 0
+	}
+	return max(float64(t.bytes-first.bytes)/seconds, 0)
+}
+
+// progress says how much is here.
+func (t *tally) progress() string {
+	return fmt.Sprintf("%s of %s", formatBytes(max(t.bytes, 1)), formatBytes(max(t.size, 1)))
+}
+
+// pace says how fast it goes and how long it still takes, "" while unknown.
+func (t *tally) pace() string {
+	speed := t.speed()
+	if speed < 1 {
+		return ""
+	}
+	left := time.Duration(float64(t.size-t.bytes) / speed * float64(time.Second))
+	return fmt.Sprintf("%s/s, %s left", formatBytes(int64(speed)), left.Round(time.Second))
+}
+
+// view shows how a download goes. Its methods are called by one goroutine at a time.
+type view interface {
+	event(e hub.Event, t *tally)
+	end(t *tally)
+}
+
+// newView returns the right one for who looks.
+func newView(s cli.Streams, quiet, asJSON bool) view {
+	switch {
+	case asJSON:
+		return &jsonView{encoder: json.NewEncoder(s.Out)}
+	case quiet:
+		return quietView{}
+	case terminal.Is(s.Err):
+		return newBars(s.Err)
+	}
+	return &lineView{w: s.Err, every: 5 * time.Second, last: time.Now()}
+}
+
+// quietView shows nothing.
+type quietView struct{}
+
+func (quietView) event(hub.Event, *tally) {}
+func (quietView) end(*tally)              {}
+
+// lineView writes a line every few seconds.
+type lineView struct {
+	w     io.Writer
+	every time.Duration
+	last  time.Time
+}
+
+func (v *lineView) event(e hub.Event, t *tally) {
+	switch {
+	case e.Kind == hub.EventRetry:
+		fmt.Fprintln(v.w, retryLine(e))
+	case e.Kind == hub.EventProgress && t.now.Sub(v.last) >= v.every:
+		v.last = t.now
+		line := t.progress()
+		if pace := t.pace(); pace != "" {
+			line += ", " + pace
+		}
+		fmt.Fprintln(v.w, line)
+	}
+}
+
+func (v *lineView) end(*tally) {}
+
+func retryLine(e hub.Event) string {
+	return fmt.Sprintf("%v; trying again in %.1f s", e.Err, e.Wait.Seconds())
+}
+
+// jsonView writes an object a line: the events, with at most one of progress, for all files together, a second.
+type jsonView struct {
+	encoder *json.Encoder
+	last    time.Time
+}
+
+func (v *jsonView) event(e hub.Event, t *tally) {
+	if e.Kind != hub.EventProgress {
+		_ = v.encoder.Encode(e) // a broken pipe shows when the result is written
+		return
+	}
+	if t.now.Sub(v.last) >= time.Second {
+		v.last = t.now
+		v.total(t)
+	}
+}
+
+func (v *jsonView) total(t *tally) {
+	_ = v.encoder.Encode(struct {
+		Event string  `json:"event"`
+		Bytes int64   `json:"bytes"`
+		Size  int64   `json:"size"`
+		Speed float64 `json:"bytes_per_s"`
+	}{"progress", t.bytes, t.size, t.speed()})
+}
+
+func (v *jsonView) end(t *tally) { v.total(t) }
