@@ -35,11 +35,9 @@ func newBars(terminal io.Writer) *bars {
 func (b *bars) event(e hub.Event, t *tally) {
 	switch e.Kind {
 	case hub.EventFile:
-		b.add(e, t)
-	case hub.EventProgress:
-		if bar := b.files[e.File]; bar != nil && t.files[e.File] != nil {
-			bar.SetCurrent(t.files[e.File].bytes)
-		}
+		b.grow(t.size)
+	case hub.EventProgress, hub.EventResume:
+		b.move(e.File, *t.files[e.File])
 		b.setPace(t.pace())
 	case hub.EventDone:
 		if bar := b.files[e.File]; bar != nil {
@@ -56,23 +54,31 @@ func (b *bars) event(e hub.Event, t *tally) {
 	}
 }
 
-// add shows a file, whose bytes of an earlier time count at once.
-func (b *bars) add(e hub.Event, t *tally) {
+// grow says how much all files together are.
+func (b *bars) grow(size int64) {
 	if b.total == nil {
 		b.total = b.progress.AddBar(0, mpb.BarPriority(math.MaxInt), mpb.BarRemoveOnComplete(),
-			mpb.PrependDecorators(decor.Name("all files", decor.WC{W: nameCols, C: decor.DindentRight})),
+			mpb.PrependDecorators(barName("all files")),
 			mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.CountersKiloByte("  % .1f of % .1f"),
 				decor.Any(func(decor.Statistics) string { return b.getPace() })))
 	}
-	b.total.SetTotal(t.size+1, false) // it is never full before the end
-	if e.Size < minBar || b.files[e.File] != nil {
+	b.total.SetTotal(size+1, false) // it is never full before the end
+}
+
+// move shows how far a file is, if it is large.
+func (b *bars) move(name string, f fileTally) {
+	if f.size < minBar {
 		return
 	}
-	bar := b.progress.AddBar(e.Size, mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Name(shorten(path.Base(e.File)), decor.WC{W: nameCols, C: decor.DindentRight})),
-		mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.CountersKiloByte("  % .1f of % .1f")))
-	bar.SetCurrent(e.Bytes)
-	b.files[e.File] = bar
+	if b.files[name] == nil {
+		b.files[name] = b.progress.AddBar(f.size, mpb.BarRemoveOnComplete(), mpb.PrependDecorators(barName(path.Base(name))),
+			mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.CountersKiloByte("  % .1f of % .1f")))
+	}
+	b.files[name].SetCurrent(f.bytes)
+}
+
+func barName(name string) decor.Decorator {
+	return decor.Name(shorten(name), decor.WC{W: nameCols, C: decor.DindentRight})
 }
 
 // shorten leaves out the middle of a name that is too long for its column.

@@ -55,17 +55,18 @@ func (t *tally) count(e hub.Event, now time.Time) {
 	f := t.files[e.File]
 	switch e.Kind {
 	case hub.EventFile:
-		if f == nil {
-			t.files[e.File] = &fileTally{e.Size, e.Bytes}
-			t.size += e.Size
-			t.bytes += e.Bytes
-			t.samples = nil // what was here already did not come at any speed
-		}
-	case hub.EventProgress:
-		if f != nil {
-			f.bytes += e.Bytes
-			t.bytes += e.Bytes
-		}
+		t.files[e.File] = &fileTally{size: e.Size}
+		t.size += e.Size
+	case hub.EventProgress, hub.EventResume:
+		f.bytes += e.Bytes
+		t.bytes += e.Bytes
+	case hub.EventDone:
+		e.Bytes = f.size - f.bytes // that another process got, or another revision had
+		f.bytes = f.size
+		t.bytes += e.Bytes
+	}
+	if e.Kind != hub.EventProgress && e.Bytes != 0 {
+		t.samples = nil // those came at no speed of ours
 	}
 	if n := len(t.samples); n > 0 && now.Sub(t.samples[n-1].at) < 100*time.Millisecond {
 		return

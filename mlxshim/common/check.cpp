@@ -19,7 +19,8 @@ struct Source {
   enum { kUnknown, kInput, kStored, kBounded } kind = kUnknown;
   int32_t input = -1;  // kInput: this input; kStored: the same through load_tokens
   int32_t slots = -1;  // kStored: the input with the slots
-  int64_t bound = 0;   // kBounded: in [0, bound)
+  int64_t bound = 0;   // kBounded: in [low, bound)
+  int64_t low = 0;
 };
 
 class Checker {
@@ -111,7 +112,8 @@ class Checker {
       case Source::kInput: program_.demands.push_back({source.input, low, high, axis}); return;
       case Source::kStored: program_.demands.push_back({source.input, low, high, axis, false, source.slots}); return;
       case Source::kBounded:
-        want(axis == MLXSHIM_AXIS_FIXED && source.bound <= high, "indices below ", source.bound, " reach past ", high);
+        want(axis == MLXSHIM_AXIS_FIXED && source.low >= low && source.bound <= high, "indices from ", source.low,
+             " to ", source.bound - 1, " where ", low, " to ", high - 1, " are right");
         return;
       default: want(false, "the indices come from nowhere that can be checked");
     }
@@ -393,7 +395,7 @@ void Checker::check_logits(int64_t code) {
   if (code == MLXSHIM_OP_SAMPLE) beside(1, kF32, 5, "settings");
   want(out().dtype == kI32 && out().axis == logits.axis, "the output is ", out().print());
   shape(out(), {logits.dims[0]}, "the output");
-  sources_[size_t(op_->first_output)] = {Source::kBounded, -1, -1, logits.last()};
+  sources_[size_t(op_->first_output)] = {Source::kBounded, -1, -1, logits.last(), -1};
 }
 
 }  // namespace

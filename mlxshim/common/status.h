@@ -30,6 +30,7 @@ struct TextPart {
 
   TextPart(const char* s) : words(s) {}
   TextPart(const std::string& s) : words(s) {}
+  TextPart(std::string_view s) : words(s) {}
   template <std::integral T>
   TextPart(T n) : number(int64_t(n)), is_number(true) {}
 };

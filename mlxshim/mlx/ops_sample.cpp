@@ -38,8 +38,19 @@ void run_bias(Step& step, const Op& op, const Prepared&) {
   step.set(op, mx::scatter_add_axis(logits, mx::maximum(ids, none, s), values, 1, s));
 }
 
+namespace {
+
+// The choice per row of logits, -1 where what was chosen is not a number.
+mx::array checked(const mx::array& logits, const mx::array& choice, mx::Stream s) {
+  auto value = mx::take_along_axis(logits, mx::expand_dims(choice, 1, s), -1, s);
+  return mx::where(mx::squeeze(mx::isnan(value, s), 1, s), mx::array(int32_t(-1)), mx::astype(choice, mx::int32, s), s);
+}
+
+}  // namespace
+
 void run_argmax(Step& step, const Op& op, const Prepared&) {
-  step.set(op, mx::argmax(step.in(op, 0), -1, false, step.stream));
+  auto logits = step.in(op, 0);
+  step.set(op, checked(logits, mx::argmax(logits, -1, false, step.stream), step.stream));
 }
 
 mx::array sample_by_mlx(const mx::array& logits, const mx::array& settings, mx::Stream s) {
@@ -76,7 +87,7 @@ mx::array sample_by_mlx(const mx::array& logits, const mx::array& settings, mx::
 void run_sample(Step& step, const Op& op, const Prepared&) {
   auto logits = mx::astype(step.in(op, 0), mx::float32, step.stream);
   auto pick = takes_cpu_ops(logits, step.stream) ? cpu_sample : sample_by_mlx;
-  step.set(op, pick(logits, step.in(op, 1), step.stream));
+  step.set(op, checked(logits, pick(logits, step.in(op, 1), step.stream), step.stream));
 }
 
 }  // namespace mlxcel

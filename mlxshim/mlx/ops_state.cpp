@@ -78,6 +78,7 @@ void run_load_tokens(Step& step, const Op& op, const Prepared&) {
 void run_store_tokens(Step& step, const Op& op, const Prepared&) {
   auto tokens = step.in(op, 0);
   if (tokens.dtype() != mx::int32) tokens = mx::view(tokens, mx::int32, step.stream);
+  tokens = mx::maximum(tokens, mx::array(int32_t(0)), step.stream);
   step.last_tokens() = mx::put_along_axis(step.last_tokens(), step.in(op, 1), tokens, 0, step.stream);
 }
 

@@ -11,7 +11,7 @@ namespace mlxcel::native {
 
 namespace {
 
-// The first largest of n logits; 0 where all are NaN.
+// The first largest of n logits; -1 where they are no numbers.
 int32_t first_largest(const VectorKernels& vectors, const float* x, int64_t n) {
   constexpr int64_t kChunk = 1024;
   float best = vectors.max(x, std::min(n, kChunk));
@@ -23,7 +23,7 @@ int32_t first_largest(const VectorKernels& vectors, const float* x, int64_t n) {
     }
   for (int64_t i = chunk; i < std::min(n, chunk + kChunk); i++)
     if (x[i] == best) return int32_t(i);
-  return 0;
+  return -1;
 }
 
 class Argmax : public RowOp {
@@ -52,6 +52,7 @@ class Sampler {
 
   int32_t choose(const Settings& s) {
     const int32_t best = first_largest(vectors_, logits_, n_);
+    if (best < 0) return best;
     top_ = logits_[best];
     if (!(s.temperature > 0) || !std::isfinite(top_)) return best;
     const float heat = 1 / std::max(s.temperature, 1e-30f);

@@ -31,7 +31,7 @@ class StoreTokens : public RowOp {
   StoreTokens(Rows tokens, Rows slots) : tokens_(tokens), slots_(slots) {}
   void run(const Step& step, int64_t begin, int64_t end) const override {
     for (int64_t r = begin; r < end; r++)
-      step.state->last_tokens[size_t(*step.row<int32_t>(slots_, r))] = *step.row<int32_t>(tokens_, r);
+      step.state->last_tokens[size_t(*step.row<int32_t>(slots_, r))] = std::max(*step.row<int32_t>(tokens_, r), 0);
   }
   std::string describe() const override { return "store_tokens"; }
 

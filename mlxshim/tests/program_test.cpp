@@ -180,6 +180,26 @@ TEST(refused_ops) {
   refuse("settings of another width", MLXSHIM_OP_SAMPLE, {kX, {F32, TOKENS, {4, 4}}}, {0, 1}, {}, {kIds});
 }
 
+TEST(a_choice_is_no_row_number) {
+  // What argmax gives may be -1, so it can be stored but not used to look something up.
+  Loader it;
+  for (int64_t code : {MLXSHIM_OP_EMBED, MLXSHIM_OP_STORE_TOKENS}) {
+    Builder b;
+    auto logits = b.input({F32, ROWS, {1, 8}}), slots = b.input({I32, ROWS, {1}});
+    auto best = b.op(MLXSHIM_OP_ARGMAX, {logits}, {}, {{I32, ROWS, {1}}});
+    if (code == MLXSHIM_OP_EMBED)
+      b.op(code, {best, b.weight(it.session.add(F32, {8, 2}, std::vector<float>(16)))}, {0, 0, 0},
+           {{F32, ROWS, {1, 2}}});
+    else
+      b.op(code, {best, slots}, {}, {});
+    int64_t program = 0;
+    if (code == MLXSHIM_OP_EMBED)
+      FAILS(MLXSHIM_ERR_PROGRAM, it.load(b.words(), &program));
+    else
+      OK(it.load(b.words(), &program));
+  }
+}
+
 TEST(weights_of_the_program) {
   Loader it;
   for (int64_t index : {int64_t(-1), int64_t(1) << 40, int64_t(999)}) {

@@ -107,11 +107,11 @@ TEST(sample_at_the_edges) {
   CHECK_EQUAL(sampler.pick(logits, {1, 0, 0, 0, 0.999f})[0], 1);  // top_p 0 keeps the best
   CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 1, 0.999f})[0], 4);  // min_p 1 keeps the equals of the best
   CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 0, 0})[0], 1);
-  CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 0, 0.99999994f})[0], 3);                    // the last candidate
-  CHECK_EQUAL(sampler.pick(logits, {1e-6f, 0, 1, 0, 0.5f})[0], 2);                       // a tiny temperature
-  CHECK(sampler.pick({NAN, 1, NAN, NAN, NAN, NAN}, {1, 0, 0.9f, 0, 0.5f})[0] == 1);      // NaN is lowest
-  int32_t any = sampler.pick({NAN, NAN, NAN, NAN, NAN, NAN}, {1, 0, 0.9f, 0, 0.5f})[0];  // and never out of range
-  CHECK(any >= 0 && any < 6);
+  CHECK_EQUAL(sampler.pick(logits, {1, 0, 1, 0, 0.99999994f})[0], 3);                // the last candidate
+  CHECK_EQUAL(sampler.pick(logits, {1e-6f, 0, 1, 0, 0.5f})[0], 2);                   // a tiny temperature
+  CHECK(sampler.pick({NAN, 1, NAN, NAN, NAN, NAN}, {1, 0, 0.9f, 0, 0.5f})[0] == 1);  // NaN is lowest
+  for (float temperature : {0.f, 1.f})                                               // and no choice if all are
+    CHECK_EQUAL(sampler.pick({NAN, NAN, NAN, NAN, NAN, NAN}, {temperature, 0, 0.9f, 0, 0.5f})[0], -1);
   CHECK_EQUAL(sampler.pick({-1e30f, 5, -1e30f, 1e30f, 0, 0}, {0.7f, 0, 0.9f, 0.1f, 0.5f})[0], 3);
 }
 

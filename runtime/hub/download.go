@@ -224,6 +224,9 @@ func (d *download) bring(ctx context.Context, files []file) error {
 	if err := d.checkSpace(missing); err != nil {
 		return err
 	}
+	for _, f := range missing {
+		d.emit(Event{Kind: EventFile, File: f.Path, Size: f.Size})
+	}
 	// What another process is fetching comes last, so that both share the work.
 	var mu sync.Mutex
 	var busy []file

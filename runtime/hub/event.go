@@ -10,7 +10,8 @@ type EventKind string
 
 // The kinds of events.
 const (
-	EventFile     EventKind = "file"     // a file will be fetched: Size, and Bytes of it that are here already
+	EventFile     EventKind = "file"     // File is not here and will be fetched; Size
+	EventResume   EventKind = "resume"   // Bytes of File are here from an earlier time
 	EventProgress EventKind = "progress" // Bytes more of File are here, or less where it starts over
 	EventWait     EventKind = "wait"     // another process is fetching File
 	EventDone     EventKind = "done"     // File is here, whole and checked; Size
@@ -41,7 +42,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	if e.Kind == EventFile || e.Kind == EventDone {
 		o.Size = &e.Size
 	}
-	if e.Kind == EventFile || e.Kind == EventProgress {
+	if e.Kind == EventResume || e.Kind == EventProgress {
 		o.Bytes = &e.Bytes
 	}
 	if e.Err != nil {

@@ -25,7 +25,7 @@ type transfer struct {
 	news    chan struct{} // says that bytes have arrived
 }
 
-// fetch brings what is missing of f into its part file, checks it, and gives it its final name.
+// fetchFile brings what is missing of f into its part file, checks it, and gives it its final name.
 func (d *download) fetchFile(ctx context.Context, f file) (err error) {
 	p, err := openParts(d.place.root(), d.place.part(f), f.Size)
 	if err != nil {
@@ -36,7 +36,9 @@ func (d *download) fetchFile(ctx context.Context, f file) (err error) {
 		client: d.client, file: f, address: d.client.fileAddress(d.model, d.commit, f.Path), parts: p, slots: d.slots,
 		moved: func(n int64) { d.moved(f, n) }, news: make(chan struct{}, 1),
 	}
-	d.emit(Event{Kind: EventFile, File: f.Path, Size: f.Size, Bytes: p.arrived()})
+	if p.resumed {
+		d.emit(Event{Kind: EventResume, File: f.Path, Bytes: p.arrived()})
+	}
 	if err := t.run(ctx); err != nil {
 		return err
 	}

@@ -486,7 +486,7 @@ func TestInterrupt(t *testing.T) {
 	requireTidy(t, s.Cache)
 }
 
-// check that a description of parts that lies leads to a right file all the same.
+// A description of parts that lies leads to a right file all the same.
 func TestResumeOfDamagedPart(t *testing.T) {
 	h := testhub.Start(t)
 	m := h.Add(name, tiny())

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -231,12 +234,12 @@ func TestPythonClient(t *testing.T) {
 			result, err = download(t, s)
 			require.NoError(t, err)
 			h.Body()
-			require.Equal(t, result.Path, run(t, s.Cache, snapshot))
-			require.Equal(t, filepath.Join(result.Path, "config.json"), run(t, s.Cache, `print(hf_hub_download("`+name+`", "config.json"))`))
-			require.Equal(t, result.Path, run(t, s.Cache, `print(snapshot_download("`+name+`", local_files_only=True, ignore_patterns=["*.bin", "*.pt", "consolidated*", "training/*"]))`))
-			require.Equal(t, "1 True", run(t, s.Cache, `
+			script := snapshot + `
+print(hf_hub_download("` + name + `", "config.json"))
+print(snapshot_download("` + name + `", local_files_only=True, ignore_patterns=["*.bin", "*.pt", "consolidated*", "training/*"]))
 cache = scan_cache_dir()
-print(len(cache.repos), not cache.warnings)`))
+print(len(cache.repos), not cache.warnings)`
+			require.Equal(t, strings.Join([]string{result.Path, filepath.Join(result.Path, "config.json"), result.Path, "1 True"}, "\n"), run(t, s.Cache, script))
 			require.Zero(t, h.Body())
 
 			// A local folder, both ways.
@@ -249,4 +252,24 @@ print(len(cache.repos), not cache.warnings)`))
 		})
 	}
 	require.Zero(t, h.Leaked())
+}
+
+func TestProxy(t *testing.T) {
+	h := testhub.Start(t)
+	h.Add(name, single(1000))
+	var hosts sync.Map
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hosts.Store(r.URL.Host, true)
+		proxyTo(h.URL, w, r)
+	}))
+	defer proxy.Close()
+	c := child(t, h, filepath.Join(t.TempDir(), "hub"))
+	c.Env = append(c.Env, "HF_ENDPOINT=http://hub.invalid", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
+	out, err := c.Output()
+	require.NoError(t, err)
+	var r report
+	require.NoError(t, json.Unmarshal(out, &r))
+	require.EqualValues(t, 1002, r.Fetched)
+	_, asked := hosts.Load("hub.invalid")
+	require.True(t, asked)
 }

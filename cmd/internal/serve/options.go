@@ -50,7 +50,7 @@ func (o *options) define(f *pflag.FlagSet) {
 	f.StringVar(&o.certKey, "tls-key", "", "`FILE` with the certificate's key (PEM)")
 
 	f.IntVarP(&o.model.ContextTokens, "context", "c", 0, "longest prompt and answer together, in `TOKENS`; default: what the model was trained for")
-	f.IntVar(&o.model.Slots, "parallel", 0, "`NUMBER` of answers that are made at once; more wait; default: a good number for the device")
+	f.IntVar(&o.model.Slots, "parallel", 8, "`NUMBER` of answers that are made at once; more wait")
 	f.IntVar(&o.server.MaxAnswers, "queue", 256, "`NUMBER` of answers that are made or wait at once; more are refused with 503")
 	f.IntVar(&o.model.ChunkTokens, "prefill-chunk", 0, "prompt `TOKENS` computed between two tokens of running answers; default: a good number for the device")
 
@@ -92,7 +92,7 @@ func (o *options) check() error {
 	}{
 		{"port", o.port, 0, 65535},
 		{"context", o.model.ContextTokens, 0, 1 << 30},
-		{"parallel", o.model.Slots, 0, 4096},
+		{"parallel", o.model.Slots, 1, 4096},
 		{"queue", o.server.MaxAnswers, 1, 1 << 20},
 		{"prefill-chunk", o.model.ChunkTokens, 0, 1 << 20},
 		{"max-tokens", o.server.MaxTokens, 0, 1 << 30},
