@@ -134,7 +134,11 @@ func serve(ctx context.Context, o *options, open Open, stderr io.Writer) error {
 			return
 		}
 		facts := m.Facts()
-		log.Info("ready", "model", m.Name(), "context", facts.MaxTokens, "slots", len(m.Stats().Slots), "loaded_in", facts.LoadTime)
+		attributes := []any{"model", m.Name(), "context", facts.MaxTokens, "slots", len(m.Stats().Slots), "loaded_in", facts.LoadTime}
+		if on, ok := m.(interface{ Library() runtime.Library }); ok {
+			attributes = append(attributes, "library", on.Library().Variant)
+		}
+		log.Info("ready", attributes...)
 	}()
 	err = s.Serve(ctx, listener)
 	select {
