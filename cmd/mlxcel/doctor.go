@@ -80,7 +80,9 @@ func (e *examination) library(a *app, o runtime.Options) error {
 	l := engine.Library()
 	e.row("library", "%s", l.Path)
 	e.row("", "%s", describeLibrary(l))
-	e.row("", "built for MLX %s", l.Info.BuiltFor)
+	if l.Info.BuiltFor != "" {
+		e.row("", "built for MLX %s", l.Info.BuiltFor)
+	}
 	e.attempts(engine.Attempts())
 	for _, d := range l.Info.Devices {
 		e.row("has", "%s", strings.TrimSpace(fmt.Sprintf("%s %d %s", d.Device, d.Index, d.Name)))
