@@ -410,6 +410,7 @@ const (
 	fnStateCopy
 	fnProgramLoad
 	fnProgramDestroy
+	fnProgramDescribe
 	fnProgramRun
 	fnValueRead
 	fnValueFree
@@ -442,6 +443,7 @@ var functionNames = [functionCount]string{
 	fnStateCopy:       "mlxshim_state_copy",
 	fnProgramLoad:     "mlxshim_program_load",
 	fnProgramDestroy:  "mlxshim_program_destroy",
+	fnProgramDescribe: "mlxshim_program_describe",
 	fnProgramRun:      "mlxshim_program_run",
 	fnValueRead:       "mlxshim_value_read",
 	fnValueFree:       "mlxshim_value_free",
@@ -671,6 +673,18 @@ func (c *caller) programLoad(context int64, weights int64, state int64, words *i
 func (c *caller) programDestroy(program int64) Status {
 	c.args[0] = uintptr(program)
 	status, _, _ := purego.SyscallN(c.table[fnProgramDestroy], c.args[:1]...)
+	return Status(int32(status))
+}
+
+// Writes how the program is run, a line a stage, for people.
+func (c *caller) programDescribe(program int64, text *byte, capacity int64, length *int64) Status {
+	c.args[0] = uintptr(program)
+	c.args[1] = address(unsafe.Pointer(text))
+	c.args[2] = uintptr(capacity)
+	c.args[3] = address(unsafe.Pointer(length))
+	status, _, _ := purego.SyscallN(c.table[fnProgramDescribe], c.args[:4]...)
+	runtime.KeepAlive(text)
+	runtime.KeepAlive(length)
 	return Status(int32(status))
 }
 

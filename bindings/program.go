@@ -23,6 +23,15 @@ func (c *Context) LoadProgram(w Weights, s State, words []int64) (Program, error
 	return Program{c, c.out[0]}, nil
 }
 
+// Describe says how the library runs the program, a line a stage.
+func (p Program) Describe() (string, error) {
+	c := p.ctx
+	text, status := c.text(func(text *byte, capacity int64, length *int64) Status {
+		return c.programDescribe(p.handle, text, capacity, length)
+	})
+	return text, c.check(status, -1)
+}
+
 // Destroy frees the program.
 func (p Program) Destroy() error { return p.ctx.check(p.ctx.programDestroy(p.handle), -1) }
 

@@ -86,6 +86,9 @@ func (m *Model) Broken() <-chan struct{} { return m.engine.Broken() }
 // Err is why the model is broken, nil while it is not.
 func (m *Model) Err() error { return m.engine.Err() }
 
+// Stages says how the library runs a step of so many tokens, of which the last one gets logits; a line a stage.
+func (m *Model) Stages(tokens int) (string, error) { return m.engine.Stages(tokens) }
+
 // EOS returns the tokens that end an answer.
 func (m *Model) EOS() []int32 { return slices.Clone(m.eos) }
 

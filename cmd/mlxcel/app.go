@@ -32,6 +32,7 @@ type model interface {
 	HasChatTemplate() bool
 	Facts() runtime.Facts
 	Memory() (runtime.Memory, error)
+	Stages(tokens int) (string, error)
 	PromptTokens(runtime.Request) ([]int32, error)
 	Generate(context.Context, runtime.Request) iter.Seq2[runtime.Piece, error]
 }

@@ -86,6 +86,10 @@ func (f *fake) Facts() runtime.Facts {
 	return runtime.Facts{MaxTokens: 2048, WeightBytes: 123e6, LoadTime: 250 * time.Millisecond}
 }
 
+func (f *fake) Stages(tokens int) (string, error) {
+	return fmt.Sprintf("0 everything for %d\n", tokens), nil
+}
+
 func (f *fake) Memory() (runtime.Memory, error) { return runtime.Memory{Peak: 150e6}, nil }
 
 func (f *fake) PromptTokens(r runtime.Request) ([]int32, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,15 +20,17 @@ const inspectHelp = `
 Reads only the description of the model, not its weights, and opens no library.
 Memory is that on the CPU. --program prints instead what is computed in a step, as
 it is handed to the library: for so many tokens at once, of which the last one gets
-logits.`
+logits. --stages loads the model, and prints what the library makes of that.`
 
 const inspectExample = `
 mlxcel inspect -m path/to/model
-mlxcel inspect -m model.gguf --program --tokens 64`
+mlxcel inspect -m model.gguf --program --tokens 64
+mlxcel inspect --stages --backend native`
 
 type inspectOptions struct {
-	modelName
+	modelOptions
 	program bool
+	stages  bool
 	tokens  int
 	json    bool
 }
@@ -36,12 +39,16 @@ func (a *app) inspect(f *pflag.FlagSet) cli.Run {
 	var o inspectOptions
 	o.modelName.define(f)
 	f.BoolVar(&o.program, "program", false, "print the recorded program of a step")
-	f.IntVar(&o.tokens, "tokens", 1, "`TOKENS` that the step of --program computes")
+	f.BoolVar(&o.stages, "stages", false, "load the model and print how the library runs a step")
+	f.IntVar(&o.tokens, "tokens", 1, "`TOKENS` that the step of --program or --stages computes")
 	f.BoolVar(&o.json, "json", false, "print one JSON object; sizes are in bytes")
+	o.libraryOptions.define(f)
 	return func(ctx context.Context, _ []string, s cli.Streams) error {
 		switch {
-		case f.Changed("tokens") && !o.program:
-			return cli.Usagef("--tokens is for --program")
+		case f.Changed("tokens") && !o.program && !o.stages:
+			return cli.Usagef("--tokens is for --program and --stages")
+		case o.stages && (o.program || o.json):
+			return cli.Usagef("--stages goes with neither --program nor --json")
 		case o.tokens < 1:
 			return cli.Usagef("--tokens is %d, want at least 1", o.tokens)
 		}
@@ -50,6 +57,9 @@ func (a *app) inspect(f *pflag.FlagSet) cli.Run {
 }
 
 func (a *app) runInspect(ctx context.Context, o inspectOptions, s cli.Streams) error {
+	if o.stages {
+		return a.printStages(ctx, o, s)
+	}
 	path, err := o.locate(ctx, s)
 	if err != nil {
 		return err
@@ -78,6 +88,22 @@ func (a *app) runInspect(ctx context.Context, o inspectOptions, s cli.Streams) e
 		err = printInspection(w, i, need)
 	}
 	if err != nil {
+		return fmt.Errorf("the answer cannot be written: %w", err)
+	}
+	return nil
+}
+
+func (a *app) printStages(ctx context.Context, o inspectOptions, s cli.Streams) (err error) {
+	session, err := a.load(ctx, &o.modelOptions, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.close()) }()
+	text, err := session.Stages(o.tokens)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(s.Out, text); err != nil {
 		return fmt.Errorf("the answer cannot be written: %w", err)
 	}
 	return nil

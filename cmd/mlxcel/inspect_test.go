@@ -115,3 +115,15 @@ func TestInspectWhatIsNoModel(t *testing.T) {
 	require.Empty(t, out)
 	require.Regexp(t, `^mlxcel: [^\n]*missing[^\n]*\n$`, errors)
 }
+
+func TestInspectStages(t *testing.T) {
+	f := &fake{}
+	code, out, errors := f.run("", "inspect", "-m", tinyModel(t), "--stages", "--tokens", "9", "--backend", "native")
+	require.Equal(t, cli.ExitOK, code, errors)
+	require.Equal(t, "0 everything for 9\n", out)
+	require.Equal(t, "native", f.options.Backend)
+	require.Equal(t, 1, f.closed)
+	code, _, errors = f.run("", "inspect", "--stages", "--json")
+	require.Equal(t, cli.ExitUsage, code)
+	require.Contains(t, errors, "--stages goes with neither --program nor --json")
+}

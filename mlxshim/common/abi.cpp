@@ -315,6 +315,10 @@ int32_t mlxshim_program_destroy(int64_t program) noexcept {
   return guarded([&](Call& call) { call.take<LoadedProgram>(program); });
 }
 
+int32_t mlxshim_program_describe(int64_t program, char* text, int64_t capacity, int64_t* length) noexcept {
+  return guarded([&](Call& call) { write_text(call.get<LoadedProgram>(program)->describe(), text, capacity, length); });
+}
+
 int32_t mlxshim_program_run(int64_t program, const mlxshim_run* run, int64_t* failed_op) noexcept {
   return guarded(
       [&](Call& call) {

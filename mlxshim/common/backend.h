@@ -94,6 +94,8 @@ class LoadedProgram : public Object {
   LoadedProgram(Program program, std::shared_ptr<State> state)
       : Object(kKind), program(std::move(program)), state(std::move(state)) {}
 
+  // How it is run, a line a stage: unless a library knows better, an op is a stage.
+  virtual std::string describe() const;
   // Enqueues a run whose arguments are checked. The ledger is kept by the caller.
   virtual std::vector<std::shared_ptr<Value>> run(const RunArguments& run) = 0;
 

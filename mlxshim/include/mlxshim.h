@@ -313,6 +313,8 @@ MLXSHIM_EXPORT int32_t mlxshim_state_copy(int64_t state, int64_t from, int64_t t
  * that is wrong or missing, -1 where it is none of them. */
 MLXSHIM_EXPORT int32_t mlxshim_program_load(int64_t context, int64_t weights, int64_t state, const int64_t* words, int64_t count, int64_t* program, int64_t* failed_op) MLXSHIM_NOEXCEPT;
 MLXSHIM_EXPORT int32_t mlxshim_program_destroy(int64_t program) MLXSHIM_NOEXCEPT;
+/* Writes how the program is run, a line a stage, for people. */
+MLXSHIM_EXPORT int32_t mlxshim_program_describe(int64_t program, char* text, int64_t capacity, int64_t* length) MLXSHIM_NOEXCEPT;
 /* Enqueues one run and returns without waiting for it; state is changed in the order of the calls. */
 MLXSHIM_EXPORT int32_t mlxshim_program_run(int64_t program, const mlxshim_run* run, int64_t* failed_op) MLXSHIM_NOEXCEPT;
 

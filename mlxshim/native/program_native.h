@@ -16,7 +16,7 @@ class NativeProgram : public LoadedProgram {
   std::vector<std::shared_ptr<Value>> run(const RunArguments& run) override;
 
   // The stages, a line each.
-  std::string describe() const;
+  std::string describe() const override;
 
  private:
   // Makes room in the state for what the run writes, and notes whose token each one is.

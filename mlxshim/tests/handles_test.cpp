@@ -92,6 +92,7 @@ std::vector<Function> state_functions() {
 std::vector<Function> program_functions() {
   return {
       [](int64_t h) { return mlxshim_program_destroy(h); },
+      [](int64_t h) { return mlxshim_program_describe(h, text_buffer, sizeof text_buffer, &number); },
       [](int64_t h) {
         static float x[2];
         static const void* inputs[] = {x};

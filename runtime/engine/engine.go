@@ -228,6 +228,33 @@ func (e *Engine) Memory() (bindings.Memory, error) {
 	}
 }
 
+// Stages says how the library runs a step of so many tokens, of which the last one gets logits; a line a stage.
+func (e *Engine) Stages(tokens int) (string, error) {
+	type answer struct {
+		text string
+		err  error
+	}
+	ch := make(chan answer, 1)
+	err := e.do(func(l *loop) {
+		p, err := l.program(tokens, 1, 1, sample.Features{})
+		if err != nil {
+			ch <- answer{"", err}
+			return
+		}
+		text, err := p.program.Describe()
+		ch <- answer{text, err}
+	})
+	if err != nil {
+		return "", err
+	}
+	select {
+	case a := <-ch:
+		return a.text, a.err
+	case <-e.closed:
+		return "", ErrClosed
+	}
+}
+
 // do hands f to the engine's goroutine.
 func (e *Engine) do(f func(*loop)) error {
 	select {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -202,6 +203,15 @@ func TestLogits(t *testing.T) {
 		require.InDeltaSlice(t, want[i], row, 1e-4)
 		require.EqualValues(t, tokens[i], slices.Index(row, slices.Max(row)))
 	}
+}
+
+func TestStages(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		text, err := start(t, backend, tinyPath("llama-f32"), Options{}).Stages(4)
+		require.NoError(t, err)
+		require.Greater(t, strings.Count(text, "\n"), 10)
+		require.Contains(t, text, "argmax")
+	})
 }
 
 // More requests than slots wait for their turn and are all answered, in order of arrival.

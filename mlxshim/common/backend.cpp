@@ -26,4 +26,15 @@ void WeightSource::read(void* to, int64_t at, int64_t n) const {
   if (n != 0) fail(MLXSHIM_ERR_INTERNAL, "a weight was read past its end");
 }
 
+std::string LoadedProgram::describe() const {
+  std::string out;
+  for (size_t i = 0; i < program.ops.size(); i++) {
+    const Op& op = program.ops[i];
+    out += text(i, " ", op.facts->name);
+    for (int k = 0; k < op.facts->outputs; k++) out += " " + program.types[size_t(op.first_output + k)].print();
+    out += "\n";
+  }
+  return out;
+}
+
 }  // namespace mlxcel
