@@ -194,7 +194,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"inspect x":                                   `inspect has no use for the argument "x"`,
 		"doctor --device tpu":                         "want auto, cpu",
 		"genrate -p x":                                `unknown command "genrate": did you mean generate?`,
-		"serve":                                       `unknown command "serve"`,
+		"dance":                                       `unknown command "dance"`,
 	} {
 		t.Run(args, func(t *testing.T) {
 			f := &fake{openErr: errors.New("must not be opened")}

@@ -465,14 +465,4 @@ Plan make_plan(const Program& program, NativeWeights& weights, const State* stat
   return Planner(program, weights, state).plan();
 }
 
-std::string Plan::describe() const {
-  std::string all = text(stages.size(), " stages, ", (arena_bytes + 1023) / 1024, " KB of work memory\n");
-  for (size_t i = 0; i < stages.size(); i++) {
-    const Extent& e = stage_extents[i];
-    const char* axis = e.axis == MLXSHIM_AXIS_TOKENS ? "tokens" : e.axis == MLXSHIM_AXIS_ROWS ? "rows" : e.axis == MLXSHIM_AXIS_FIXED ? "fixed" : "sequences";
-    all += text(i, " ", axis, " ", stages[i]->describe(), "\n");
-  }
-  return all;
-}
-
 }  // namespace mlxcel::native

@@ -27,8 +27,6 @@ struct Plan {
   std::vector<PlaceFacts> places;
   std::vector<Rows> outputs;  // of the program, as f32 where its type is of floats
   size_t arena_bytes = 0;
-
-  std::string describe() const;
 };
 
 // Plans a program. Throws Status with the number of the op that is to blame.

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 #include "convert.h"
 #include "dtype.h"
+#include "status.h"
 #include "threads.h"
 
 namespace mlxcel::native {
@@ -13,6 +16,12 @@ namespace mlxcel::native {
 namespace {
 
 constexpr size_t kLine = 64;
+
+using Clock = std::chrono::steady_clock;
+
+int64_t nanoseconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
+}
 
 size_t aligned(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -43,6 +52,7 @@ NativeProgram::NativeProgram(const VectorKernels& vectors, int threads, std::sha
   reserve(nullptr);
   places_.resize(plan_.places.size());
   if (program.slots >= 0) sequence_of_.resize(size_t(program.max_tokens));
+  if (const char* wish = std::getenv("MLXCEL_PROFILE"); wish && *wish) times_.resize(plan_.stages.size());
 }
 
 void NativeProgram::open_batch(const RunArguments& run) {
@@ -108,16 +118,23 @@ char* NativeProgram::reserve(const RunArguments* run) {
 
 void NativeProgram::work(const Step& step) const {
   const size_t count = plan_.stages.size();
+  const bool timed = step.thread == 0 && !times_.empty();
   auto idle = [&](size_t i) { return plan_.stage_extents[i].live(step.run.counts) == 0; };
   for (size_t i = 0; i < count;) {
     // The stages that end with the next barrier: one that all work at, and small ones.
     size_t end = i;
+    const auto start = timed ? Clock::now() : Clock::time_point();
     if (!idle(i) && !plan_.stages[i]->small(step.run.counts)) plan_.stages[end++]->run(step);
     while (end < count && (idle(end) || plan_.stages[end]->small(step.run.counts))) end++;
+    const auto done = timed ? Clock::now() : Clock::time_point();
     step.team.barrier([&] {
       for (size_t k = i; k < end; k++)
         if (!idle(k)) plan_.stages[k]->finish(step);
     });
+    if (timed) {
+      times_[i].work += nanoseconds(start, done);
+      times_[i].wait += nanoseconds(done, Clock::now());
+    }
     i = end;
   }
 }
@@ -131,11 +148,22 @@ std::vector<std::shared_ptr<Value>> NativeProgram::run(const RunArguments& run) 
     work({program, run, vectors_, static_cast<NativeState*>(state.get()), team, places_.data(), sequence_of_.data(),
           scratch + size_t(thread) * scratch_bytes_, scratch + size_t(threads_) * scratch_bytes_, thread});
   });
+  runs_++;
   std::vector<std::shared_ptr<Value>> values;
   for (size_t i = 0; i < program.outputs.size(); i++) values.push_back(output(i, run.counts));
   return values;
 }
 
-std::string NativeProgram::describe() const { return plan_.describe(); }
+std::string NativeProgram::describe() const {
+  std::string all = text(plan_.stages.size(), " stages on ", threads_, " threads, ", (plan_.arena_bytes + 1023) / 1024,
+                         " KB of work memory\n");
+  for (size_t i = 0; i < plan_.stages.size(); i++) {
+    all += text(i, " ", plan_.stage_extents[i].name(), ": ", plan_.stages[i]->describe());
+    if (!times_.empty() && runs_ > 0)
+      all += text(" | ", times_[i].work / runs_, " ns, waits ", times_[i].wait / runs_, " ns");
+    all += "\n";
+  }
+  return all;
+}
 
 }  // namespace mlxcel::native

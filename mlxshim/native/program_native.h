@@ -34,6 +34,12 @@ class NativeProgram : public LoadedProgram {
   const std::shared_ptr<NativeWeights> weights_;  // matrices lie there
   Plan plan_;
   size_t scratch_bytes_ = 0;  // of a thread
+  // By stage, on thread 0: its part of the work, and what it waits for the others. Empty: nobody asks.
+  struct Times {
+    int64_t work = 0, wait = 0;  // nanoseconds, of all runs
+  };
+  mutable std::vector<Times> times_;
+  int64_t runs_ = 0;
   std::vector<char*> places_;
   std::vector<int32_t> sequence_of_;
 };

@@ -30,6 +30,14 @@ struct Extent {
   int64_t axis = MLXSHIM_AXIS_FIXED, fixed = 1;
 
   int64_t live(const Counts& counts) const { return axis == MLXSHIM_AXIS_FIXED ? fixed : counts.along(axis); }
+  const char* name() const {
+    switch (axis) {
+      case MLXSHIM_AXIS_TOKENS: return "tokens";
+      case MLXSHIM_AXIS_ROWS: return "rows";
+      case MLXSHIM_AXIS_SEQUENCES: return "sequences";
+      default: return "fixed";
+    }
+  }
   bool operator==(const Extent&) const = default;
 };
 

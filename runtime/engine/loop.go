@@ -291,11 +291,20 @@ func (l *loop) longestBeginning(tokens []int32) (slot, shared int) {
 	return slot, shared
 }
 
+// promptBudget is how many prompt tokens the next step may take: few where answers are being written, so that they do
+// not falter.
+func (l *loop) promptBudget() int {
+	if slices.ContainsFunc(l.running, func(s *sequence) bool { return s.inFlight }) {
+		return max(l.chunk/8, min(l.chunk, 16))
+	}
+	return l.chunk
+}
+
 // enqueue makes a step of all running sequences that have something to compute; nil if none has.
 func (l *loop) enqueue() (*step, error) {
 	b := &l.step
 	b.reset()
-	budget := l.chunk
+	budget := l.promptBudget()
 	var features sample.Features
 	for _, s := range l.running {
 		known := len(s.tokens) - s.filled

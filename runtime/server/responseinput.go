@@ -38,7 +38,7 @@ func (s *Server) inputItems(o *object, l *loaded) (items []any, messages []runti
 			items = append(items, e)
 		}
 	}
-	return items, c.end()
+	return items, c.messages // reasoning that no message followed is left out
 }
 
 // conversation puts items together into messages: reasoning and calls belong to the message of the assistant that they
@@ -98,9 +98,6 @@ func (c *conversation) assistant() *runtime.Message {
 	c.reasoning = ""
 	return &c.messages[len(c.messages)-1]
 }
-
-// end returns the messages. Reasoning that no message followed is left out.
-func (c *conversation) end() []runtime.Message { return c.messages }
 
 // messageBytes is about how much memory messages and items take.
 func messageBytes(messages []runtime.Message, items []any) int64 {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -80,5 +79,5 @@ func (s *Server) notAllowed(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return badRequest(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here: use %s", r.Method, fmt.Sprint(strings.Join(allowed, " or ")))
+	return badRequest(http.StatusMethodNotAllowed, "method_not_allowed", "%s is not possible here: use %s", r.Method, strings.Join(allowed, " or "))
 }

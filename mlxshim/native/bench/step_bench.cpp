@@ -57,5 +57,12 @@ int main(int argc, char** argv) {
   std::printf("%d x %d tokens after %d: median %.3f ms, best %.3f ms, %.1f tok/s (best %.1f); processor time %.3f ms\n",
               int(sequences), int(tokens), int(before), median * 1e3, times[0] * 1e3, all / median, all / times[0],
               busy[busy.size() / 4] * 1e3);
+  if (std::getenv("MLXCEL_PROFILE")) {
+    int64_t length = 0;
+    OK(mlxshim_program_describe(program, nullptr, 0, &length));
+    std::string text(size_t(length), ' ');
+    OK(mlxshim_program_describe(program, text.data(), length, &length));
+    std::fputs(text.c_str(), stdout);
+  }
   return failures ? 1 : 0;
 }

