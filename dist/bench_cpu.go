@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,6 +84,8 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 		contests = append(contests, contest{fmt.Sprintf("decode 64 after %d tokens, %d threads", depth, cores),
 			decode(cores, depth), llama(cores, "-p", "0", "-n", "64", "-d", strconv.Itoa(depth))})
 	}
+	contests = append(contests, contest{fmt.Sprintf("decode, 8 rows together, %d threads", cores),
+		func() (float64, error) { return p.batchRate(ctx) }, func() (float64, error) { return p.llamaBatchRate(ctx, bin, cores) }})
 	fmt.Printf("\nSmolLM2-135M-Instruct, 4 bit, tok/s; medians of %d, in turns with llama.cpp of llama-cpp-python %s\n\n", rounds, p.lock.Llama.Version)
 	fmt.Printf("| | mlxcel, backend native | llama.cpp | ratio |\n|---|---|---|---|\n")
 	for _, c := range contests {
@@ -102,7 +105,67 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 		a, b := median(ours, self), median(theirs, self)
 		fmt.Printf("| %s | %.1f | %.1f | %.2f |\n", c.name, a, b, a/b)
 	}
-	return p.benchNative(ctx, tools)
+	if err := p.benchNative(ctx, tools); err != nil {
+		return err
+	}
+	return p.benchPrecision(ctx)
+}
+
+// benchPrecision measures how far the native library, and mlx-lm's bfloat16, are
+// from an f32 computation.
+func (p *project) benchPrecision(ctx context.Context) error {
+	cmd := p.goTool(ctx, "test", "-count=1", "-run", "^TestPrecision$", "-v", "./runtime/engine")
+	cmd.Env = append(cmd.Env, "MLXCEL_TEST_STRICT=1", "MLXCEL_TEST_LONG=1", "MLXCEL_CACHE="+p.cache, "MLXCEL_BUNDLE="+p.bin("lib"))
+	output, err := capture(cmd)
+	if err != nil {
+		return p.failure(cmd, output, "the test of precision", err)
+	}
+	fmt.Print("\nPrecision:\n\n")
+	for line := range strings.Lines(output) {
+		if _, figures, ok := strings.Cut(line, ": native against"); ok {
+			fmt.Print("native against", figures)
+		}
+	}
+	if err := p.setupTests(ctx, true); err != nil {
+		return err
+	}
+	peer, err := p.measure(ctx, filepath.Join(p.venv("test"), "bin", "python"), filepath.Join(p.root, "tests", "bench", "precision_peer.py"),
+		p.bin("models", testenv.ModelFile), filepath.Join(p.cache, "models", "SmolLM2-135M-Instruct-mlx"), filepath.Join(p.root, "RATIONALE.md"), "24")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("mlx-lm in bfloat16 against f32, on the CPU: %s", peer)
+	return nil
+}
+
+// batchRate measures 8 rows that decode together.
+func (p *project) batchRate(ctx context.Context) (float64, error) {
+	cmd := p.goTool(ctx, "test", "-count=1", "-run", "^TestBatchRate$", "-v", "./runtime/engine")
+	cmd.Env = append(cmd.Env, "MLXCEL_BENCH=1", "MLXCEL_TEST_STRICT=1", "MLXCEL_CACHE="+p.cache, "MLXCEL_BUNDLE="+p.bin("lib"))
+	output, err := capture(cmd)
+	if err != nil {
+		return 0, p.failure(cmd, output, "the measurement of batches", err)
+	}
+	_, figures, _ := strings.Cut(output, "rows together: ")
+	figure, _, _ := strings.Cut(figures, " ")
+	return strconv.ParseFloat(figure, 64)
+}
+
+func (p *project) llamaBatchRate(ctx context.Context, bin string, threads int) (float64, error) {
+	output, err := p.measure(ctx, filepath.Join(bin, "llama-batched-bench"), "-m", p.bin("models", testenv.ModelFile), "-c", "4096",
+		"-npp", "4", "-ntg", "128", "-npl", "8", "-t", strconv.Itoa(threads), "--output-format", "jsonl")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(output)) {
+		var row struct {
+			Rate float64 `json:"speed_tg"`
+		}
+		if json.Unmarshal([]byte(line), &row) == nil && row.Rate > 0 {
+			return row.Rate, nil
+		}
+	}
+	return 0, errors.New("llama-batched-bench printed no rate")
 }
 
 // benchNative runs the native library's own benchmarks: batches, host cost,

@@ -1,7 +1,7 @@
 // Attention over the pages of the state.
 //
 // The order of all sums is fixed by the positions of keys: scores and weights are made page by page (64 keys at absolute
-// positions), pages are summed up within spans of 256 keys, and spans are merged from the first to the last. So a query's
+// positions), pages are summed up within spans of 128 keys, and spans are merged from the first to the last. So a query's
 // result does not depend on what it is computed together with, nor on who computes which span.
 #include <algorithm>
 #include <cmath>
@@ -13,11 +13,9 @@
 
 namespace mlxcel::native {
 
-static_assert(kPageTokens == kBlockKeys);
-
 namespace {
 
-constexpr int64_t kSpanPages = 4;
+constexpr int64_t kSpanPages = 2;
 constexpr int64_t kTileRows = 24;  // queries, of all heads of a kv head, that go over the keys together
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -196,6 +194,8 @@ class AttentionStage : public Stage {
     }
   }
 
+  static float power(float x) { return x == 0 ? 1 : std::exp(x); }
+
   void clear(const Sums& sums, int64_t rows) const {
     std::fill_n(sums.largest, rows, kNothing);
     std::fill_n(sums.total, rows, 0.f);
@@ -218,16 +218,26 @@ class AttentionStage : public Stage {
   // Adds keys [from, to) of a page to the sums of tokens [first, last).
   void add_keys(const Step& step, const Tile& tile, int64_t number, const Work& w, const Sums& sums, int64_t first,
                 int64_t last, int64_t from, int64_t to) const {
-    const Page& page = step.state->page(tile.slot, a_.layer, number);
-    const float* keys = page.keys() + tile.kv_head * layer_.key_dim * kPageTokens;
-    const float* values = page.values() + tile.kv_head * layer_.value_dim * kPageTokens;
+    const float *keys = keys_of(step, tile, number), *values = values_of(step, tile, number);
     const int64_t row = first * group_, rows = (last - first) * group_;
     float* scores = w.scores + row * kBlockKeys;
-    step.vectors.scores(w.queries + row, rows, keys, layer_.key_dim, a_.scale, from, to, scores);
+    // Values are fetched while scores are made, and the keys of the span's next page while values are summed up.
+    Ahead next;
+    if ((number + 1) % kSpanPages != 0 && (number + 1) * kPageTokens < tile.first_position + tile.tokens)
+      next = {keys_of(step, tile, number + 1), layer_.key_dim * kPageTokens * int64_t(sizeof(float))};
+    step.vectors.scores(w.queries + row, rows, keys, layer_.key_dim, a_.scale, from, to, scores,
+                        {values + from * layer_.value_dim, (to - from) * layer_.value_dim * int64_t(sizeof(float))});
     for (int64_t r = 0; r < rows; r++)
       w.factors[r] = step.vectors.soften(scores + r * kBlockKeys, from, to, &sums.largest[row + r], &sums.total[row + r]);
     step.vectors.weigh(scores, rows, values, layer_.value_dim, from, to, w.factors, sums.values + row * layer_.value_dim,
-                       layer_.value_dim);
+                       layer_.value_dim, next);
+  }
+
+  const float* keys_of(const Step& step, const Tile& tile, int64_t number) const {
+    return step.state->page(tile.slot, a_.layer, number).keys() + tile.kv_head * layer_.key_dim * kPageTokens;
+  }
+  const float* values_of(const Step& step, const Tile& tile, int64_t number) const {
+    return step.state->page(tile.slot, a_.layer, number).values() + tile.kv_head * layer_.value_dim * kPageTokens;
   }
 
   // Adds the sums of a span to those of the spans before it.
@@ -236,7 +246,7 @@ class AttentionStage : public Stage {
     for (int64_t r = 0; r < rows; r++) {
       if (span.largest[r] == kNothing && span.total[r] == 0) continue;  // sees none of these keys
       const float largest = std::max(all.largest[r], span.largest[r]), shift = largest == kNothing ? 0 : largest;
-      const float old_factor = std::exp(all.largest[r] - shift), new_factor = std::exp(span.largest[r] - shift);
+      const float old_factor = power(all.largest[r] - shift), new_factor = power(span.largest[r] - shift);
       float *to = all.values + r * dim, *from = span.values + r * dim;
       all.largest[r] = largest;
       all.total[r] = all.total[r] * old_factor + span.total[r] * new_factor;

@@ -50,10 +50,11 @@ class Charge {
   int64_t bytes_ = 0;
 };
 
-// Memory that begins at a cache line. It is not cleared, and the system gives pages of it only when they are touched.
+// Memory that begins at a cache line. It is not cleared, and the system gives pages of it only when they are touched: large
+// ones for a large buffer, since memory that is read in one go is read faster then.
 class Buffer {
  public:
-  static constexpr size_t kAlignment = 64;
+  static constexpr size_t kLine = 64, kLargePage = size_t(2) << 20;
 
   Buffer() = default;
   // Throws std::bad_alloc.
@@ -65,6 +66,7 @@ class Buffer {
 
  private:
   struct Free {
+    size_t alignment;
     void operator()(char* data) const;
   };
 

@@ -236,7 +236,10 @@ class KvWrite : public RowOp {
       const int64_t position = step.position_of(r), at = position % kPageTokens;
       const Page& page = step.state->page(step.slots()[step.sequence_of[r]], layer_, position / kPageTokens);
       const float *k = step.row(k_, r), *v = step.row(v_, r);
-      for (int64_t i = 0; i < layer.kv_heads * layer.key_dim; i++) page.keys()[i * kPageTokens + at] = k[i];
+      for (int64_t h = 0; h < layer.kv_heads; h++) {
+        float* line = page.keys() + (h * kPageTokens + at / kLineKeys * kLineKeys) * layer.key_dim + at % kLineKeys;
+        for (int64_t i = 0; i < layer.key_dim; i++) line[i * kLineKeys] = k[h * layer.key_dim + i];
+      }
       for (int64_t h = 0; h < layer.kv_heads; h++)
         std::memcpy(page.values() + (h * kPageTokens + at) * layer.value_dim, v + h * layer.value_dim,
                     size_t(layer.value_dim) * sizeof(float));

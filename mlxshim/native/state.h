@@ -1,28 +1,52 @@
 // Keys and values in pages of a fixed number of tokens, by slot and layer.
 #pragma once
 
+#include <list>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "backend.h"
+#include "cpu/vector.h"
 #include "memory.h"
 
 namespace mlxcel::native {
 
 // Tokens of a page. Attention works page by page, so it is also the block in which scores are summed up.
-constexpr int64_t kPageTokens = 64;
+constexpr int64_t kPageTokens = kBlockKeys;
 
-// One page of one layer, f32. Keys are [kv_heads][key_dim][kPageTokens], so that a vector holds one dimension of many
-// tokens; values are [kv_heads][kPageTokens][value_dim].
+// Keys of a page lie in lines of kLineKeys: [kv_heads][kPageTokens / kLineKeys][key_dim][kLineKeys], so that a register holds
+// one dimension of many tokens, and a new token touches memory that lies together.
+// Memory for pages: they are cut from large blocks, which the system can map with large pages, and used again.
+class PagePool {
+ public:
+  explicit PagePool(std::shared_ptr<Meter> meter) : meter_(std::move(meter)) {}
+
+  // Memory of so many bytes, not cleared. It goes back when the last owner lets go; a block without pages in use is freed.
+  std::shared_ptr<char> take(size_t bytes);
+
+ private:
+  struct Block {
+    Buffer memory;
+    std::vector<char*> unused;
+    size_t pages;
+  };
+
+  const std::shared_ptr<Meter> meter_;
+  std::map<size_t, std::list<Block>> blocks_;  // by the size of their pages
+};
+
+// One page of one layer.
 struct Page {
-  Page(const StateShape::Layer& layer, const std::shared_ptr<Meter>& meter);
-  Page(const Page& other, const std::shared_ptr<Meter>& meter);
+  Page(const StateShape::Layer& layer, PagePool& pool);
+  Page(const Page& other, PagePool& pool);
 
-  float* keys() const { return reinterpret_cast<float*>(memory.data()); }
+  float* keys() const { return reinterpret_cast<float*>(memory.get()); }
   float* values() const { return keys() + key_floats; }
 
   int64_t key_floats;
-  Buffer memory;
+  size_t bytes;
+  std::shared_ptr<char> memory;
 };
 
 class NativeState : public State {
@@ -50,7 +74,7 @@ class NativeState : public State {
     return pages_[size_t(slot) * shape.layers.size() + size_t(layer)];
   }
 
-  const std::shared_ptr<Meter> meter_;
+  const std::unique_ptr<PagePool> pool_;  // outlives the pages
   std::vector<Pages> pages_;
 };
 

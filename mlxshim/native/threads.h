@@ -44,14 +44,16 @@ class Team {
   // Returns when all threads of the team have called it, and the last one to come has run between() before that.
   template <class Between>
   void barrier(Between&& between) {
+    // Read first: once this thread has arrived, the step may end and the next one begin with another team.
     const int32_t round = round_.read();
-    if (threads_ == 1) return between();
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+    const int threads = threads_, spins = spins_;
+    if (threads == 1) return between();
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
       arrived_.store(0, std::memory_order_relaxed);
       between();
       round_.write(round + 1);
     } else {
-      round_.wait_change(round, spins_);
+      round_.wait_change(round, spins);
     }
   }
 

@@ -10,8 +10,14 @@
 
 namespace mlxcel::native {
 
-// The keys of a block of scores: those of a page of the state.
-constexpr int64_t kBlockKeys = 64;
+// The keys of a block of scores: those of a page of the state, in lines of so many.
+constexpr int64_t kBlockKeys = 64, kLineKeys = 16;
+
+// Memory that will be read next: it is fetched into the cache while a kernel works.
+struct Ahead {
+  const void* memory = nullptr;
+  int64_t bytes = 0;
+};
 
 struct VectorKernels {
   // y = a + b, a * b; y may be a or b.
@@ -32,17 +38,17 @@ struct VectorKernels {
   // The largest of n >= 1 numbers, NaN not counted (-infinity where there is nothing else).
   float (*max)(const float* x, int64_t n);
 
-  // s[r * kBlockKeys + j] = scale * q[r] . column j of keys [dim][kBlockKeys], for r < rows and at least the columns
-  // begin <= j < end.
+  // s[r * kBlockKeys + j] = scale * q[r] . key j, for r < rows and at least the keys begin <= j < end of a block, which is
+  // [kBlockKeys / kLineKeys][dim][kLineKeys].
   void (*scores)(const float* const* q, int64_t rows, const float* keys, int64_t dim, float scale, int64_t begin, int64_t end,
-                 float* s);
+                 float* s, Ahead ahead);
   // One block of a softmax that is made block by block: turns the scores [begin, end) of a row into weights relative to
   // the largest score so far, the others into 0, and updates that largest score and the sum of weights. Returns the
   // factor for what has been summed up with the weights before.
   float (*soften)(float* s, int64_t begin, int64_t end, float* largest, float* sum);
   // o[r * o_stride + i] = o[..] * factor[r] + sum over begin <= j < end of p[r * kBlockKeys + j] * values[j * dim + i].
   void (*weigh)(const float* p, int64_t rows, const float* values, int64_t dim, int64_t begin, int64_t end,
-                const float* factor, float* o, int64_t o_stride);
+                const float* factor, float* o, int64_t o_stride, Ahead ahead);
 };
 
 const VectorKernels& vector_kernels(Level level);

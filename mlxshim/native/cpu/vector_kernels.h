@@ -118,37 +118,66 @@ float max_of(const float* x, int64_t n) {
 // Rows of queries that are multiplied with the keys, or of weights with the values, at a time.
 constexpr int kRows = 6;
 
-template <int R>
-void scores_of(const float* const* q, const float* keys, int64_t dim, float scale, int64_t begin, int64_t end, float* s) {
-  constexpr int C = kScoreColumns;
-  for (int64_t j = begin / (C * W) * (C * W); j < end; j += C * W) {
-    V sums[R][C];
-    for (int r = 0; r < R; r++)
-      for (int c = 0; c < C; c++) sums[r][c] = set(0.f);
-    const float* k = keys + j;
-    for (int64_t d = 0; d < dim; d++, k += kBlockKeys) {
-      V column[C];
-      for (int c = 0; c < C; c++) column[c] = load(k + c * W);
-      for (int r = 0; r < R; r++) {
-        const V x = set(q[r][d]);
-        for (int c = 0; c < C; c++) sums[r][c] = fma(x, column[c], sums[r][c]);
-      }
-    }
-    for (int r = 0; r < R; r++)
-      for (int c = 0; c < C; c++) store(s + r * kBlockKeys + j + c * W, sums[r][c] * set(scale));
+// Fetches what is ahead in as many steps as a loop has.
+class Fetch {
+ public:
+  Fetch(Ahead ahead, int64_t steps)
+      : at_(static_cast<const char*>(ahead.memory)), end_(at_ + ahead.bytes), step_((ahead.bytes / 64 + steps) / steps * 64) {}
+  void operator()() {
+    const char* to = end_ - at_ > step_ ? at_ + step_ : end_;
+    for (; at_ < to; at_ += 64) __builtin_prefetch(at_, 0, 2);
   }
+
+ private:
+  const char *at_, *end_;
+  int64_t step_;
+};
+
+template <int R, int C>
+inline void scores_columns(const float* const* q, const float* keys, int64_t dim, float scale, float* s, int64_t first,
+                           Ahead ahead) {
+  V sums[R][C];
+  const float* column[C];
+  for (int c = 0; c < C; c++) {
+    const int64_t j = first + c * W;
+    column[c] = keys + j / kLineKeys * dim * kLineKeys + j % kLineKeys;
+    for (int r = 0; r < R; r++) sums[r][c] = set(0.f);
+  }
+  Fetch fetch(ahead, dim);
+  for (int64_t d = 0; d < dim; d++) {
+    fetch();
+    V key[C];
+    for (int c = 0; c < C; c++) key[c] = load(column[c] + d * kLineKeys);
+    for (int r = 0; r < R; r++) {
+      const V x = set(q[r][d]);
+      for (int c = 0; c < C; c++) sums[r][c] = fma(x, key[c], sums[r][c]);
+    }
+  }
+  for (int r = 0; r < R; r++)
+    for (int c = 0; c < C; c++) store(s + r * kBlockKeys + first + c * W, sums[r][c] * set(scale));
+}
+
+template <int R>
+void scores_of(const float* const* q, const float* keys, int64_t dim, float scale, int64_t begin, int64_t end, float* s,
+               Ahead ahead) {
+  constexpr int C = kScoreColumns;
+  int64_t j = begin / W * W;
+  for (; j + C * W - W < end && j + C * W <= kBlockKeys; j += C * W, ahead = {})
+    scores_columns<R, C>(q, keys, dim, scale, s, j, ahead);
+  // Keys past the end are not even read: they are memory that does not come for nothing.
+  for (; j < end; j += W, ahead = {}) scores_columns<R, 1>(q, keys, dim, scale, s, j, ahead);
 }
 
 void scores(const float* const* q, int64_t rows, const float* keys, int64_t dim, float scale, int64_t begin, int64_t end,
-            float* s) {
-  for (; rows >= kRows; rows -= kRows, q += kRows, s += kRows * kBlockKeys)
-    scores_of<kRows>(q, keys, dim, scale, begin, end, s);
+            float* s, Ahead ahead) {
+  for (; rows >= kRows; rows -= kRows, q += kRows, s += kRows * kBlockKeys, ahead = {})
+    scores_of<kRows>(q, keys, dim, scale, begin, end, s, ahead);
   switch (rows) {
-    case 1: return scores_of<1>(q, keys, dim, scale, begin, end, s);
-    case 2: return scores_of<2>(q, keys, dim, scale, begin, end, s);
-    case 3: return scores_of<3>(q, keys, dim, scale, begin, end, s);
-    case 4: return scores_of<4>(q, keys, dim, scale, begin, end, s);
-    case 5: return scores_of<5>(q, keys, dim, scale, begin, end, s);
+    case 1: return scores_of<1>(q, keys, dim, scale, begin, end, s, ahead);
+    case 2: return scores_of<2>(q, keys, dim, scale, begin, end, s, ahead);
+    case 3: return scores_of<3>(q, keys, dim, scale, begin, end, s, ahead);
+    case 4: return scores_of<4>(q, keys, dim, scale, begin, end, s, ahead);
+    case 5: return scores_of<5>(q, keys, dim, scale, begin, end, s, ahead);
   }
 }
 
@@ -175,13 +204,17 @@ float soften(float* s, int64_t begin, int64_t end, float* top, float* total) {
 
 template <int R, int C>
 inline void weigh_columns(const float* p, const float* values, int64_t dim, int64_t begin, int64_t end, const float* factor,
-                          float* o, int64_t o_stride, int64_t width) {
+                          float* o, int64_t o_stride, int64_t width, Ahead ahead) {
+  // width is C * W, or less where C is 1.
+  auto get_at = [&](const float* at, int c) { return C > 1 ? load(at + c * W) : get(at, width); };
   V sums[R][C];
   for (int r = 0; r < R; r++)
-    for (int c = 0; c < C; c++) sums[r][c] = (width == C * W ? load(o + r * o_stride + c * W) : load(o + r * o_stride, width)) * set(factor[r]);
+    for (int c = 0; c < C; c++) sums[r][c] = get_at(o + r * o_stride, c) * set(factor[r]);
+  Fetch fetch(ahead, end - begin);
   for (int64_t j = begin; j < end; j++) {
+    fetch();
     V row[C];
-    for (int c = 0; c < C; c++) row[c] = width == C * W ? load(values + j * dim + c * W) : load(values + j * dim, width);
+    for (int c = 0; c < C; c++) row[c] = get_at(values + j * dim, c);
     for (int r = 0; r < R; r++) {
       const V x = set(p[r * kBlockKeys + j]);
       for (int c = 0; c < C; c++) sums[r][c] = fma(x, row[c], sums[r][c]);
@@ -189,29 +222,30 @@ inline void weigh_columns(const float* p, const float* values, int64_t dim, int6
   }
   for (int r = 0; r < R; r++)
     for (int c = 0; c < C; c++)
-      width == C * W ? store(o + r * o_stride + c * W, sums[r][c]) : store(o + r * o_stride, width, sums[r][c]);
+      C > 1 ? store(o + r * o_stride + c * W, sums[r][c]) : put(o + r * o_stride, width, sums[r][c]);
 }
 
 template <int R>
 void weigh_of(const float* p, const float* values, int64_t dim, int64_t begin, int64_t end, const float* factor, float* o,
-              int64_t o_stride) {
+              int64_t o_stride, Ahead ahead) {
   constexpr int C = kScoreColumns;
   int64_t i = 0;
-  for (; i + C * W <= dim; i += C * W) weigh_columns<R, C>(p, values + i, dim, begin, end, factor, o + i, o_stride, C * W);
-  for (; i + W <= dim; i += W) weigh_columns<R, 1>(p, values + i, dim, begin, end, factor, o + i, o_stride, W);
-  if (i < dim) weigh_columns<R, 1>(p, values + i, dim, begin, end, factor, o + i, o_stride, dim - i);
+  for (; i + C * W <= dim; i += C * W, ahead = {})
+    weigh_columns<R, C>(p, values + i, dim, begin, end, factor, o + i, o_stride, C * W, ahead);
+  for (; i < dim; i += W, ahead = {})
+    weigh_columns<R, 1>(p, values + i, dim, begin, end, factor, o + i, o_stride, dim - i < W ? dim - i : W, ahead);
 }
 
 void weigh(const float* p, int64_t rows, const float* values, int64_t dim, int64_t begin, int64_t end, const float* factor,
-           float* o, int64_t o_stride) {
-  for (; rows >= kRows; rows -= kRows, p += kRows * kBlockKeys, factor += kRows, o += kRows * o_stride)
-    weigh_of<kRows>(p, values, dim, begin, end, factor, o, o_stride);
+           float* o, int64_t o_stride, Ahead ahead) {
+  for (; rows >= kRows; rows -= kRows, p += kRows * kBlockKeys, factor += kRows, o += kRows * o_stride, ahead = {})
+    weigh_of<kRows>(p, values, dim, begin, end, factor, o, o_stride, ahead);
   switch (rows) {
-    case 1: return weigh_of<1>(p, values, dim, begin, end, factor, o, o_stride);
-    case 2: return weigh_of<2>(p, values, dim, begin, end, factor, o, o_stride);
-    case 3: return weigh_of<3>(p, values, dim, begin, end, factor, o, o_stride);
-    case 4: return weigh_of<4>(p, values, dim, begin, end, factor, o, o_stride);
-    case 5: return weigh_of<5>(p, values, dim, begin, end, factor, o, o_stride);
+    case 1: return weigh_of<1>(p, values, dim, begin, end, factor, o, o_stride, ahead);
+    case 2: return weigh_of<2>(p, values, dim, begin, end, factor, o, o_stride, ahead);
+    case 3: return weigh_of<3>(p, values, dim, begin, end, factor, o, o_stride, ahead);
+    case 4: return weigh_of<4>(p, values, dim, begin, end, factor, o, o_stride, ahead);
+    case 5: return weigh_of<5>(p, values, dim, begin, end, factor, o, o_stride, ahead);
   }
 }
 

@@ -33,6 +33,9 @@ void near(float got, double want, double tolerance, const std::string& what) {
   test::report(ok, __FILE__, __LINE__, what + ": " + std::to_string(got) + ", not " + std::to_string(want));
 }
 
+// Where dimension i of key j lies.
+size_t at(int64_t i, int64_t j, int64_t dim) { return size_t((j / kLineKeys * dim + i) * kLineKeys + j % kLineKeys); }
+
 const int64_t kSizes[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 577};
 
 }  // namespace
@@ -155,19 +158,19 @@ TEST(attention_of_a_block) {
           auto k = keys, w = values;
           for (int64_t j = 0; j < kBlockKeys; j++)
             if (j < from || j >= to)
-              for (int64_t i = 0; i < dim; i++) k[size_t(i * kBlockKeys + j)] = w[size_t(j * dim + i)] = kNan;
+              for (int64_t i = 0; i < dim; i++) k[at(i, j, dim)] = w[size_t(j * dim + i)] = kNan;
           std::vector<float> s(size_t(rows * kBlockKeys)), factors, best(size_t(rows), 0.5f), total(size_t(rows), 2.f), y = o;
-          v.scores(each.data(), rows, k.data(), dim, 0.25f, from, to, s.data());
+          v.scores(each.data(), rows, k.data(), dim, 0.25f, from, to, s.data(), {});
           const auto raw = s;
           for (int64_t r = 0; r < rows; r++)
             factors.push_back(v.soften(&s[size_t(r * kBlockKeys)], from, to, &best[size_t(r)], &total[size_t(r)]));
-          v.weigh(s.data(), rows, w.data(), dim, from, to, factors.data(), y.data(), dim);
+          v.weigh(s.data(), rows, w.data(), dim, from, to, factors.data(), y.data(), dim, {});
           for (int64_t r = 0; r < rows; r++) {
             std::vector<double> e;
             double top = 0.5, sum = 0;
             for (int64_t j = from; j < to; j++) {
               double dot = 0;
-              for (int64_t i = 0; i < dim; i++) dot += double(q[size_t(r * dim + i)]) * keys[size_t(i * kBlockKeys + j)];
+              for (int64_t i = 0; i < dim; i++) dot += double(q[size_t(r * dim + i)]) * keys[at(i, j, dim)];
               e.push_back(dot / 4);
               near(raw[size_t(r * kBlockKeys + j)], dot / 4, 2e-5, level + " score");
               top = std::max(top, dot / 4);
@@ -189,9 +192,9 @@ TEST(attention_of_a_block) {
     std::vector<const float*> each;
     for (int r = 0; r < 24; r++) each.push_back(&q[size_t(r * 64)]);
     std::vector<float> all(24 * 64), one(64);
-    v.scores(each.data(), 24, keys.data(), 64, 1, 0, 64, all.data());
+    v.scores(each.data(), 24, keys.data(), 64, 1, 0, 64, all.data(), {});
     for (int r = 0; r < 24; r++) {
-      v.scores(&each[size_t(r)], 1, keys.data(), 64, 1, 0, 64, one.data());
+      v.scores(&each[size_t(r)], 1, keys.data(), 64, 1, 0, 64, one.data(), {keys.data(), 4000});
       CHECK(std::memcmp(one.data(), &all[size_t(r * 64)], 64 * sizeof(float)) == 0);
     }
   });
