@@ -18,7 +18,7 @@ import (
 // open returns a CPU context of the real library, for the test's goroutine.
 func open(t testing.TB) *bindings.Context {
 	t.Helper()
-	loaded, err := loader.Open(loader.Options{Bundle: testenv.Bundle(t)})
+	loaded, err := loader.Open(loader.Options{Bundle: testenv.Bundle(t), Backend: "mlx"})
 	require.NoError(t, err)
 	runtime.LockOSThread()
 	c, err := loaded.Library.NewContext(bindings.ContextParams{Device: bindings.DeviceCPU})

@@ -21,7 +21,7 @@ import (
 
 // A library cannot be unloaded, so each test of Open runs in a process of its
 // own: this test program again, with the bundles to open one after the other.
-const openVariable = "MLXCEL_TEST_OPEN"
+const openVariable, backendVariable = "MLXCEL_TEST_OPEN", "MLXCEL_TEST_BACKEND"
 
 func TestMain(m *testing.M) {
 	bundles, ok := os.LookupEnv(openVariable)
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	for _, bundle := range filepath.SplitList(bundles) {
-		loaded, err := Open(Options{Bundle: bundle})
+		loaded, err := Open(Options{Bundle: bundle, Backend: os.Getenv(backendVariable)})
 		var open *OpenError
 		switch {
 		case errors.As(err, &open):
@@ -51,11 +51,17 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// openElsewhere returns what opening the bundles in a new process prints.
+// openElsewhere returns what opening the bundles with the backend on MLX prints,
+// in a new process.
 func openElsewhere(t *testing.T, bundles ...string) string {
 	t.Helper()
+	return openBackendElsewhere(t, "mlx", bundles...)
+}
+
+func openBackendElsewhere(t *testing.T, backend string, bundles ...string) string {
+	t.Helper()
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), openVariable+"="+strings.Join(bundles, string(filepath.ListSeparator)))
+	c.Env = append(os.Environ(), openVariable+"="+strings.Join(bundles, string(filepath.ListSeparator)), backendVariable+"="+backend)
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, string(out))
 	return string(out)
@@ -107,9 +113,9 @@ func TestBrokenBundles(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		files map[string][]byte
-		want  string // %b is the bundle, %s the folder of the variant in it
+		want  string // %s is the folder of the variant
 	}{
-		{"nothing", nil, "no backend library found: tried %b/native/libmlxnative.so (no such file or directory), "},
+		{"nothing", nil, "no backend library found: tried %s/libmlxshim.so (no such file or directory), "},
 		{"no MLX", map[string][]byte{shimFile: shim},
 			"the library %s/mlx/lib/libmlx.so cannot be read: no such file or directory"},
 		{"empty", map[string][]byte{shimFile: shim, mlxFile: {}},
@@ -132,7 +138,7 @@ func TestBrokenBundles(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			root := fakeBundle(t, test.files)
 			out := openElsewhere(t, root)
-			want := strings.NewReplacer("%s", filepath.Join(root, "cpu"), "%b", root).Replace(test.want)
+			want := strings.ReplaceAll(test.want, "%s", filepath.Join(root, "cpu"))
 			require.Contains(t, out, "version mismatch false: "+want)
 			require.Contains(t, out, "; "+remedy+"\n")
 			require.Contains(t, out, "tried "+filepath.Join(root, "cpu"))
@@ -188,6 +194,34 @@ func TestOpen(t *testing.T) {
 	require.Contains(t, out, "refused: this process has loaded libraries of "+filepath.Dir(shim))
 	require.Contains(t, out, "environment MLX_CUDA_USE_CUDNN_SDPA=1\n")
 	require.Contains(t, out, "environment MLX_ENABLE_CACHE_THRASHING_CHECK=0\n")
+}
+
+// Where the choice is free, native is taken; it needs no MLX and sets nothing for
+// it. Where native is broken, the library on MLX is, and the attempts tell why.
+func TestOpenNative(t *testing.T) {
+	root := testenv.Bundle(t)
+	native := filepath.Join(root, "native", nativeFile)
+	out := openBackendElsewhere(t, "auto", root)
+	require.Contains(t, out, "opened native "+native+": {Backend:native ")
+	require.Contains(t, out, "environment MLX_CUDA_USE_CUDNN_SDPA=unset\n")
+
+	library, err := os.ReadFile(native)
+	require.NoError(t, err)
+	alone := t.TempDir()
+	write := func(data []byte) {
+		path := filepath.Join(alone, "native", nativeFile)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+	}
+	write(library)
+	require.Contains(t, openBackendElsewhere(t, "", alone), "opened native ", "with no MLX anywhere")
+
+	write(library[:len(library)/2])
+	require.NoError(t, os.Symlink(filepath.Join(root, "cpu"), filepath.Join(alone, "cpu")))
+	out = openBackendElsewhere(t, "auto", alone)
+	require.Contains(t, out, "opened cpu ")
+	require.Contains(t, out, "is cut short")
+	require.Contains(t, openBackendElsewhere(t, "native", alone), "is cut short")
 }
 
 // MLX reads the C library's environment, not Go's.

@@ -234,11 +234,30 @@ class Random {
   std::normal_distribution<float> normal_;
 };
 
+// How far a product with a quantized matrix may be off because the library keeps 16 bits of every activation: six
+// standard deviations of k roundings to a step of max|x| / 32767, weighted with w. 0 for a library that keeps f32.
+inline double activation_rounding(const float* x, const double* w, int64_t k) {
+  static const bool rounds = [] {
+    char info[512];
+    int64_t length = 0;
+    return mlxshim_library_info(info, sizeof info, &length) == MLXSHIM_OK &&
+           std::string(info, size_t(std::min<int64_t>(length, sizeof info))).find("\"native\"") != std::string::npos;
+  }();
+  if (!rounds) return 0;
+  double largest = 0, squares = 0;
+  for (int64_t i = 0; i < k; i++) {
+    largest = std::max(largest, std::fabs(double(x[i])));
+    squares += w[i] * w[i];
+  }
+  return 6 * largest / 32767 / std::sqrt(12.0) * std::sqrt(squares);
+}
+
+// slack: what each element may be off besides; empty: nothing.
 inline void check_close(const std::vector<float>& got, const std::vector<double>& want, double tolerance,
-                        const char* file, int line, const std::string& what) {
+                        const char* file, int line, const std::string& what, const std::vector<double>& slack = {}) {
   report(got.size() == want.size(), file, line, what + ": sizes differ");
   for (size_t i = 0; i < got.size() && i < want.size(); i++) {
-    double allowed = tolerance * (1 + std::fabs(want[i]));
+    double allowed = tolerance * (1 + std::fabs(want[i])) + (slack.empty() ? 0 : slack[i]);
     if (!(std::fabs(got[i] - want[i]) <= allowed)) {
       report(false, file, line,
              what + ": element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", not " +
@@ -249,5 +268,7 @@ inline void check_close(const std::vector<float>& got, const std::vector<double>
   report(true, file, line, what);
 }
 #define CHECK_CLOSE(got, want, tolerance, what) test::check_close(got, want, tolerance, __FILE__, __LINE__, what)
+#define CHECK_PRODUCT(got, want, tolerance, what, slack) \
+  test::check_close(got, want, tolerance, __FILE__, __LINE__, what, slack)
 
 }  // namespace test

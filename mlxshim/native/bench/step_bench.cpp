@@ -41,7 +41,11 @@ int main(int argc, char** argv) {
     int64_t fill = model.session.load(model.program(64 * sequences, sequences, sequences, true), state);
     for (int64_t at = 0; at < before; at += 64) run(fill, at, std::min<int64_t>(64, before - at));
   }
+  const auto loading = std::chrono::steady_clock::now();
   int64_t program = model.session.load(model.program(tokens * sequences, sequences, sequences, true), state);
+  if (before == 0)
+    std::printf("packed and planned in %.0f ms\n",
+                std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - loading).count());
   std::vector<double> times, busy;
   for (int64_t i = 0; i < steps; i++) {
     const double processor = processor_seconds();
