@@ -96,7 +96,7 @@ func TestWrongContents(t *testing.T) {
 		"fewer bytes":     {"model.safetensors", h.Instead(shorter), "wrong range"},
 		"wrong length":    {"config.json", h.Instead(testhub.Text(`{} `)), "sends 3 bytes"},
 		"a git file":      {"config.json", h.Instead(testhub.Text(`[]`)), "has the hash"},
-		"more than said":  {"config.json", chunked(config), "sends more bytes"},
+		"more than said":  {"config.json", chunked(config), ""}, // seen by its length or, where the end is cut off, by its hash
 		"ends before":     {"config.json", chunked(testhub.Text(`{`)), "given up"},
 		"an empty answer": {"config.json", testhub.Status(http.StatusNoContent), "answers 204"},
 		"another range":   {"model.safetensors", testhub.Status(http.StatusPartialContent, "Content-Range", "bytes 0-9/10"), "range"},
@@ -110,7 +110,7 @@ func TestWrongContents(t *testing.T) {
 			})
 			s := settings(t, h)
 			_, err := download(t, s)
-			if test.want == "wrong range" {
+			if test.want == "wrong range" || test.want == "" {
 				require.ErrorIs(t, err, hub.ErrDamaged)
 			} else {
 				require.ErrorContains(t, err, test.want)
