@@ -1,8 +1,8 @@
 // Attention over the pages of the state.
 //
-// The order of all sums is fixed by the positions of keys: scores and weights are made page by page (64 keys at absolute
-// positions), pages are summed up within spans of 128 keys, and spans are merged from the first to the last. So a query's
-// result does not depend on what it is computed together with, nor on who computes which span.
+// The order of all sums is fixed by the positions of keys: scores and weights are made page by page (64 keys at
+// absolute positions), pages are summed up within spans of 128 keys, and spans are merged from the first to the last.
+// So a query's result does not depend on what it is computed together with, nor on who computes which span.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,6 +10,7 @@
 
 #include "stages.h"
 #include "status.h"
+#include "threads.h"
 
 namespace mlxcel::native {
 
@@ -41,20 +42,29 @@ class AttentionStage : public Stage {
     const Batch batch(program, run);
     if (!splits(batch, threads)) return 0;
     size_t bytes = 0;
-    each_tile(batch, [&](const Tile& tile) { bytes += size_t(spans(tile).count()) * sums_bytes(tile.tokens * group_); });
+    each_tile(batch,
+              [&](const Tile& tile) { bytes += size_t(spans(tile).count()) * sums_bytes(tile.tokens * group_); });
     return bytes;
   }
 
+  int parts(const Program& program, const RunArguments& run, int threads) const override {
+    const Batch batch(program, run);
+    int64_t units = 0;
+    const bool split = splits(batch, threads);
+    each_tile(batch, [&](const Tile& tile) { units += split ? spans(tile).count() : 1; });
+    return int(std::min<int64_t>({units, threads == 1 ? 1 : 4 * threads, kMostParts}));
+  }
+
   // Tiles are dealt out by the keys that they look at; where there are few, their spans are.
-  void run(const Step& step) const override {
+  void run(const Step& step, Part part) const override {
     const Batch batch(step.program, step.run);
-    const bool split = splits(batch, step.threads());
+    const bool split = splits(batch, step.threads);
     double all = 0, passed = 0;
     each_tile(batch, [&](const Tile& tile) { all += cost(tile); });
     const Work work = divide(step.scratch);
     auto mine = [&](double cost) {
       passed += cost;
-      return std::min(int((passed - cost / 2) / all * step.threads()), step.threads() - 1) == step.thread;
+      return std::min(int((passed - cost / 2) / all * part.count), part.count - 1) == part.index;
     };
     char* sums = step.shared;
     each_tile(batch, [&](const Tile& tile) {
@@ -71,14 +81,15 @@ class AttentionStage : public Stage {
 
   void finish(const Step& step) const override {
     const Batch batch(step.program, step.run);
-    if (!splits(batch, step.threads())) return;
+    if (!splits(batch, step.threads)) return;
     const Work work = divide(step.scratch);
     char* sums = step.shared;
     each_tile(batch, [&](const Tile& tile) {
       const Spans all_spans = spans(tile);
       const int64_t rows = tile.tokens * group_;
       clear(work.all, rows);
-      for (int64_t i = 0; i < all_spans.count(); i++, sums += sums_bytes(rows)) merge(step, sums_at(sums, rows), work.all, rows);
+      for (int64_t i = 0; i < all_spans.count(); i++, sums += sums_bytes(rows))
+        merge(step, sums_at(sums, rows), work.all, rows);
       write(step, tile, work.all);
     });
   }
@@ -180,7 +191,8 @@ class AttentionStage : public Stage {
   void sum_up(const Step& step, const Tile& tile, int64_t span, const Work& work, const Sums& sums) const {
     const int64_t rows = tile.tokens * group_, last = tile.first_position + tile.tokens - 1;
     for (int64_t r = 0; r < rows; r++)
-      work.queries[r] = step.row(a_.q, tile.first_token + r / group_) + (tile.kv_head * group_ + r % group_) * layer_.key_dim;
+      work.queries[r] =
+          step.row(a_.q, tile.first_token + r / group_) + (tile.kv_head * group_ + r % group_) * layer_.key_dim;
     clear(sums, rows);
     for (int64_t page = span * kSpanPages; page < (span + 1) * kSpanPages && page * kPageTokens <= last; page++)
       add_page(step, tile, page, work, sums);
@@ -202,8 +214,8 @@ class AttentionStage : public Stage {
     std::fill_n(sums.values, rows * layer_.value_dim, 0.f);
   }
 
-  // Adds a page to the span's sums: at once where all of it is visible to all rows, else token by token, so that nothing
-  // that a token must not see, be it NaN, touches its sums.
+  // Adds a page to the span's sums: at once where all of it is visible to all rows, else token by token, so that
+  // nothing that a token must not see, be it NaN, touches its sums.
   void add_page(const Step& step, const Tile& tile, int64_t number, const Work& w, const Sums& sums) const {
     const int64_t begin = number * kPageTokens, end = begin + kPageTokens, last = tile.first_position + tile.tokens - 1;
     if (end - 1 <= tile.first_position && begin >= first_key(last))
@@ -228,9 +240,10 @@ class AttentionStage : public Stage {
     step.vectors.scores(w.queries + row, rows, keys, layer_.key_dim, a_.scale, from, to, scores,
                         {values + from * layer_.value_dim, (to - from) * layer_.value_dim * int64_t(sizeof(float))});
     for (int64_t r = 0; r < rows; r++)
-      w.factors[r] = step.vectors.soften(scores + r * kBlockKeys, from, to, &sums.largest[row + r], &sums.total[row + r]);
-    step.vectors.weigh(scores, rows, values, layer_.value_dim, from, to, w.factors, sums.values + row * layer_.value_dim,
-                       layer_.value_dim, next);
+      w.factors[r] =
+          step.vectors.soften(scores + r * kBlockKeys, from, to, &sums.largest[row + r], &sums.total[row + r]);
+    step.vectors.weigh(scores, rows, values, layer_.value_dim, from, to, w.factors,
+                       sums.values + row * layer_.value_dim, layer_.value_dim, next);
   }
 
   const float* keys_of(const Step& step, const Tile& tile, int64_t number) const {

@@ -13,16 +13,9 @@ namespace mlxcel {
 
 namespace native {
 
-namespace {
-
-// More threads than this do not make anything faster, and each has a stack.
-constexpr int64_t kMostThreads = 1024;
-
-}  // namespace
-
 NativeContext::NativeContext(int64_t threads)
     : level_(level()),
-      threads_(threads > 0 ? int(std::min(threads, kMostThreads)) : default_threads()),
+      threads_(threads > 0 ? int(std::min(threads, int64_t(kMostThreads))) : default_threads()),
       meter_(std::make_shared<Meter>()),
       arena_(std::make_shared<Arena>(meter_)) {}
 

@@ -22,7 +22,8 @@ LibraryInfo library_info() {
   } catch (const Status&) {  // MLXCEL_CPU is wrong: opening a context will say so
     chosen = "none";
   }
-  for (native::Level level : native::levels()) has += text(has.empty() ? "" : ",", "\"", native::level_name(level), "\"");
+  for (native::Level level : native::levels())
+    has += text(has.empty() ? "" : ",", "\"", native::level_name(level), "\"");
   LibraryInfo info;
   info.json = text("{\"backend\":\"native\",\"version\":\"" MLXSHIM_LIBRARY_VERSION
                    "\",\"built_for\":\"\",\"loaded\":\"\",\"level\":\"",

@@ -50,8 +50,8 @@ class Charge {
   int64_t bytes_ = 0;
 };
 
-// Memory that begins at a cache line. It is not cleared, and the system gives pages of it only when they are touched: large
-// ones for a large buffer, since memory that is read in one go is read faster then.
+// Memory that begins at a cache line. It is not cleared, and the system gives pages of it only when they are touched:
+// large ones for a large buffer, since memory that is read in one go is read faster then.
 class Buffer {
  public:
   static constexpr size_t kLine = 64, kLargePage = size_t(2) << 20;

@@ -28,7 +28,8 @@ class Embed : public RowOp {
 // A row of x may hold several vectors, each of which is prepared by itself.
 class Prepare : public RowOp {
  public:
-  Prepare(Rows x, int64_t vectors, const Matrix& matrix, Rows out) : x_(x), vectors_(vectors), matrix_(matrix), out_(out) {}
+  Prepare(Rows x, int64_t vectors, const Matrix& matrix, Rows out)
+      : x_(x), vectors_(vectors), matrix_(matrix), out_(out) {}
   void run(const Step& step, int64_t begin, int64_t end) const override {
     if (vectors_ == 1) return matrix_.prepare(step.row(x_, begin), x_.stride, end - begin, step.row<char>(out_, begin));
     for (int64_t r = begin; r < end; r++)
@@ -121,7 +122,8 @@ class GatherRows : public RowOp {
   void run(const Step& step, int64_t begin, int64_t end) const override {
     const Rows from{x_.place, 0, x_.stride * size_}, to{out_.place, 0, out_.stride * size_};
     for (int64_t r = begin; r < end; r++)
-      std::memcpy(step.row<char>(to, r), step.row<char>(from, *step.row<int32_t>(rows_, r)), size_t(out_.width * size_));
+      std::memcpy(step.row<char>(to, r), step.row<char>(from, *step.row<int32_t>(rows_, r)),
+                  size_t(out_.width * size_));
   }
   std::string describe() const override { return text("gather_rows [", out_.width, "]"); }
 
@@ -276,7 +278,9 @@ RowOpPointer make_widen(Rows x, int64_t dtype, Rows out) { return std::make_uniq
 RowOpPointer make_angles(Rows positions, Angles angles, Rows out) {
   return std::make_unique<MakeAngles>(positions, std::move(angles), out);
 }
-RowOpPointer make_rope(Rows x, Rows angles, Turn turn, Rows out) { return std::make_unique<Rope>(x, angles, turn, out); }
+RowOpPointer make_rope(Rows x, Rows angles, Turn turn, Rows out) {
+  return std::make_unique<Rope>(x, angles, turn, out);
+}
 RowOpPointer make_kv_write(Rows k, Rows v, int64_t layer) { return std::make_unique<KvWrite>(k, v, layer); }
 
 }  // namespace mlxcel::native

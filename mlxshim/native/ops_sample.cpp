@@ -1,5 +1,5 @@
-// The choice of a token. Logits are never sorted as a whole: they are counted into buckets of falling logit, and only the
-// buckets at the top that can matter are gathered and sorted.
+// The choice of a token. Logits are never sorted as a whole: they are counted into buckets of falling logit, and only
+// the buckets at the top that can matter are gathered and sorted.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -125,7 +125,8 @@ class Sampler {
     int last = kBuckets - 1;
     if (s.top_p < 1) {
       double sum = masses_[0];
-      for (last = 0; last < kBuckets - 1 && sum < double(s.top_p) * whole_ * (1 + 1e-9);) sum += masses_[size_t(++last)];
+      for (last = 0; last < kBuckets - 1 && sum < double(s.top_p) * whole_ * (1 + 1e-9);)
+        sum += masses_[size_t(++last)];
     }
     if (s.min_p > 0) last = std::min(last, bucket(top_ + std::log(std::min(s.min_p, 1.f)) - 0.01f));
     return gather(0, last);
@@ -194,6 +195,8 @@ class Sample : public RowOp {
 }  // namespace
 
 RowOpPointer make_argmax(Rows logits, Rows out) { return std::make_unique<Argmax>(logits, out); }
-RowOpPointer make_sample(Rows logits, Rows settings, Rows out) { return std::make_unique<Sample>(logits, settings, out); }
+RowOpPointer make_sample(Rows logits, Rows settings, Rows out) {
+  return std::make_unique<Sample>(logits, settings, out);
+}
 
 }  // namespace mlxcel::native

@@ -89,7 +89,9 @@ class Bias : public RowOp {
 
 }  // namespace
 
-RowOpPointer make_load_tokens(Rows tokens, Rows slots, Rows out) { return std::make_unique<LoadTokens>(tokens, slots, out); }
+RowOpPointer make_load_tokens(Rows tokens, Rows slots, Rows out) {
+  return std::make_unique<LoadTokens>(tokens, slots, out);
+}
 RowOpPointer make_store_tokens(Rows tokens, Rows slots) { return std::make_unique<StoreTokens>(tokens, slots); }
 RowOpPointer make_penalize(Rows logits, Rows history, Rows penalties, Rows out) {
   return std::make_unique<Penalize>(logits, history, penalties, out);

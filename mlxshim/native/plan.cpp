@@ -22,8 +22,13 @@ struct Known {
 class Planner {
  public:
   Planner(const Program& program, NativeWeights& weights, const State* state)
-      : program_(program), weights_(weights), state_(state), known_(program.types.size()), uses_(program.types.size()),
-        user_(program.types.size(), -1), done_(program.ops.size()) {
+      : program_(program),
+        weights_(weights),
+        state_(state),
+        known_(program.types.size()),
+        uses_(program.types.size()),
+        user_(program.types.size(), -1),
+        done_(program.ops.size()) {
     plan_.places.resize(program.types.size());
     for (size_t i = 0; i < program.ops.size(); i++)
       for (int32_t v : program.ops[i].inputs)
@@ -71,14 +76,17 @@ class Planner {
     const int64_t rows = e.axis == MLXSHIM_AXIS_FIXED ? e.fixed : type(v).dims[0];
     return rows ? type(v).elements() / rows : 0;
   }
-  int64_t element_size(int32_t v) const { return is_float(type(v).dtype) ? int64_t(sizeof(float)) : dtype_size(type(v).dtype); }
+  int64_t element_size(int32_t v) const {
+    return is_float(type(v).dtype) ? int64_t(sizeof(float)) : dtype_size(type(v).dtype);
+  }
   // The vectors along the last dimension that a row holds.
   int64_t vectors(int32_t v) const { return width(v) / type(v).last(); }
 
   // Ops along the last dimension need it to be another one than that of the rows.
   void want_vectors(int32_t v) const {
     if (width(v) % type(v).last() != 0)
-      fail(MLXSHIM_ERR_UNSUPPORTED, "native has no op over the numbers of ", type(v).print(), ", whose only dimension counts rows");
+      fail(MLXSHIM_ERR_UNSUPPORTED, "native has no op over the numbers of ", type(v).print(),
+           ", whose only dimension counts rows");
   }
 
   // The rows of a value that is there already: an input, a weight or what an op made.
@@ -190,7 +198,9 @@ class Planner {
   // ---- Ops ----
 
   const Matrix& matrix(const Op& op, size_t w) {
-    auto index = [&](size_t i) { return op.has(i) ? program_.weights[size_t(op.inputs[i] - program_.input_count)] : -1; };
+    auto index = [&](size_t i) {
+      return op.has(i) ? program_.weights[size_t(op.inputs[i] - program_.input_count)] : -1;
+    };
     return weights_.matrix({index(w), index(w + 1), index(w + 2), op.integer(0), op.integer(1), op.integer(2)});
   }
   const float* floats(const Op& op, size_t i) {
@@ -381,9 +391,8 @@ void Planner::add(const Op& op) {
     case MLXSHIM_OP_EXPERT_LINEAR: return add_expert_linear(op);
     case MLXSHIM_OP_RMS_NORM:
       want_vectors(first);
-      return simple([&](auto& x, Rows y) {
-        return make_rms_norm(x[0], vectors(first), floats(op, 1), float(op.real(0)), y);
-      });
+      return simple(
+          [&](auto& x, Rows y) { return make_rms_norm(x[0], vectors(first), floats(op, 1), float(op.real(0)), y); });
     case MLXSHIM_OP_ROPE: return add_rope(op);
     case MLXSHIM_OP_KV_WRITE:
       return add_rows(extent(first), make_kv_write(in(0), in(1), op.integer(0)), {in(0), in(1)}, {});
@@ -392,7 +401,8 @@ void Planner::add(const Op& op) {
       const Attention attention{op.integer(0), type(first).dims[1], float(op.real(1)), q, y};
       return add_stage(extent(first), make_attention(attention, state_->shape.layers[size_t(op.integer(0))]), {q}, {y});
     }
-    case MLXSHIM_OP_ADD: return simple([](auto& x, Rows y) { return make_binary("add", &VectorKernels::add, x[0], x[1], y); });
+    case MLXSHIM_OP_ADD:
+      return simple([](auto& x, Rows y) { return make_binary("add", &VectorKernels::add, x[0], x[1], y); });
     case MLXSHIM_OP_MULTIPLY:
       return simple([](auto& x, Rows y) { return make_binary("multiply", &VectorKernels::multiply, x[0], x[1], y); });
     case MLXSHIM_OP_SWIGLU:
@@ -438,9 +448,8 @@ void Planner::place_work() {
   std::vector<Place> all;
   for (size_t i = 0; i < plan_.places.size(); i++)
     if (plan_.places[i].kind == PlaceFacts::kWork && plan_.places[i].first >= 0) all.push_back(Place(i));
-  std::stable_sort(all.begin(), all.end(), [&](Place a, Place b) {
-    return plan_.places[size_t(a)].bytes > plan_.places[size_t(b)].bytes;
-  });
+  std::stable_sort(all.begin(), all.end(),
+                   [&](Place a, Place b) { return plan_.places[size_t(a)].bytes > plan_.places[size_t(b)].bytes; });
   std::vector<Place> placed;  // by offset
   for (Place p : all) {
     PlaceFacts& mine = plan_.places[size_t(p)];
@@ -454,7 +463,9 @@ void Planner::place_work() {
     mine.offset = int64_t(at);
     plan_.arena_bytes = std::max(plan_.arena_bytes, at + mine.bytes);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), p,
-                                   [&](Place a, Place b) { return plan_.places[size_t(a)].offset < plan_.places[size_t(b)].offset; }),
+                                   [&](Place a, Place b) {
+                                     return plan_.places[size_t(a)].offset < plan_.places[size_t(b)].offset;
+                                   }),
                   p);
   }
 }

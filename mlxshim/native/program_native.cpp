@@ -19,10 +19,6 @@ constexpr size_t kLine = 64;
 
 using Clock = std::chrono::steady_clock;
 
-int64_t nanoseconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
-}
-
 size_t aligned(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 // An output: a run is over when it returns, so the bytes are there.
@@ -34,6 +30,44 @@ class NativeValue : public Value {
   }
 
   const std::unique_ptr<char[]> data;
+};
+
+// One run of a plan, for the pool.
+class StagesJob : public Job {
+ public:
+  // step is that of thread 0; the others' scratch follows, so many bytes apart.
+  StagesJob(const Plan& plan, const Step& step, size_t scratch_bytes, std::vector<int64_t>& times)
+      : plan_(plan), step_(step), scratch_bytes_(scratch_bytes), times_(times), started_(Clock::now()) {}
+
+  int stages() const override { return int(plan_.stages.size()); }
+  int parts(int stage) const override {
+    return idle(stage) ? 0 : plan_.stages[size_t(stage)]->parts(step_.program, step_.run, step_.threads);
+  }
+  void run(int stage, int part, int thread) const override {
+    plan_.stages[size_t(stage)]->run(step_of(thread), {part, parts(stage)});
+  }
+  void finish(int stage, int thread) const override {
+    if (!idle(stage)) plan_.stages[size_t(stage)]->finish(step_of(thread));
+    if (times_.empty()) return;
+    const auto now = Clock::now();
+    times_[size_t(stage)] += std::chrono::duration_cast<std::chrono::nanoseconds>(now - started_).count();
+    started_ = now;
+  }
+
+ private:
+  Step step_of(int thread) const {
+    Step step = step_;
+    step.scratch += size_t(thread) * scratch_bytes_;
+    return step;
+  }
+  // Whether the stage works on no rows at all in this run.
+  bool idle(int stage) const { return plan_.stage_extents[size_t(stage)].live(step_.run.counts) == 0; }
+
+  const Plan& plan_;
+  const Step step_;
+  const size_t scratch_bytes_;
+  std::vector<int64_t>& times_;
+  mutable Clock::time_point started_;  // the stage
 };
 
 }  // namespace
@@ -69,7 +103,6 @@ void NativeProgram::open_batch(const RunArguments& run) {
 }
 
 void NativeProgram::bind(const RunArguments& run, char* arena) {
-  // A view stands after what it is a part of, but for the ones of places that were added later.
   auto where = [&](const PlaceFacts& facts) -> char* {
     switch (facts.kind) {
       case PlaceFacts::kInput: return const_cast<char*>(static_cast<const char*>(run.inputs[size_t(facts.input)]));
@@ -116,38 +149,17 @@ char* NativeProgram::reserve(const RunArguments* run) {
   return arena_->reserve(bytes + std::bit_ceil(shared));  // so that it grows seldom
 }
 
-void NativeProgram::work(const Step& step) const {
-  const size_t count = plan_.stages.size();
-  const bool timed = step.thread == 0 && !times_.empty();
-  auto idle = [&](size_t i) { return plan_.stage_extents[i].live(step.run.counts) == 0; };
-  for (size_t i = 0; i < count;) {
-    // The stages that end with the next barrier: one that all work at, and small ones.
-    size_t end = i;
-    const auto start = timed ? Clock::now() : Clock::time_point();
-    if (!idle(i) && !plan_.stages[i]->small(step.run.counts)) plan_.stages[end++]->run(step);
-    while (end < count && (idle(end) || plan_.stages[end]->small(step.run.counts))) end++;
-    const auto done = timed ? Clock::now() : Clock::time_point();
-    step.team.barrier([&] {
-      for (size_t k = i; k < end; k++)
-        if (!idle(k)) plan_.stages[k]->finish(step);
-    });
-    if (timed) {
-      times_[i].work += nanoseconds(start, done);
-      times_[i].wait += nanoseconds(done, Clock::now());
-    }
-    i = end;
-  }
-}
-
 std::vector<std::shared_ptr<Value>> NativeProgram::run(const RunArguments& run) {
   char* arena = reserve(&run);
   char* scratch = arena + aligned(plan_.arena_bytes);
   open_batch(run);
   bind(run, arena);
-  pool().run(threads_, [&](Team& team, int thread) {
-    work({program, run, vectors_, static_cast<NativeState*>(state.get()), team, places_.data(), sequence_of_.data(),
-          scratch + size_t(thread) * scratch_bytes_, scratch + size_t(threads_) * scratch_bytes_, thread});
-  });
+  const Step step{program,        run,
+                  vectors_,       static_cast<NativeState*>(state.get()),
+                  places_.data(), sequence_of_.data(),
+                  scratch,        scratch + size_t(threads_) * scratch_bytes_,
+                  threads_};
+  pool().run(threads_, StagesJob(plan_, step, scratch_bytes_, times_));
   runs_++;
   std::vector<std::shared_ptr<Value>> values;
   for (size_t i = 0; i < program.outputs.size(); i++) values.push_back(output(i, run.counts));
@@ -159,8 +171,7 @@ std::string NativeProgram::describe() const {
                          " KB of work memory\n");
   for (size_t i = 0; i < plan_.stages.size(); i++) {
     all += text(i, " ", plan_.stage_extents[i].name(), ": ", plan_.stages[i]->describe());
-    if (!times_.empty() && runs_ > 0)
-      all += text(" | ", times_[i].work / runs_, " ns, waits ", times_[i].wait / runs_, " ns");
+    if (!times_.empty() && runs_ > 0) all += text(" | ", times_[i] / runs_, " ns");
     all += "\n";
   }
   return all;

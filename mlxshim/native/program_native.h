@@ -24,8 +24,6 @@ class NativeProgram : public LoadedProgram {
   // Says where each place begins in this run.
   void bind(const RunArguments& run, char* arena);
   char* reserve(const RunArguments* run);
-  // One thread's part of a run.
-  void work(const Step& step) const;
   std::shared_ptr<Value> output(size_t i, const Counts& counts) const;
 
   const VectorKernels& vectors_;
@@ -33,12 +31,8 @@ class NativeProgram : public LoadedProgram {
   const std::shared_ptr<Arena> arena_;
   const std::shared_ptr<NativeWeights> weights_;  // matrices lie there
   Plan plan_;
-  size_t scratch_bytes_ = 0;  // of a thread
-  // By stage, on thread 0: its part of the work, and what it waits for the others. Empty: nobody asks.
-  struct Times {
-    int64_t work = 0, wait = 0;  // nanoseconds, of all runs
-  };
-  mutable std::vector<Times> times_;
+  size_t scratch_bytes_ = 0;    // of a thread
+  std::vector<int64_t> times_;  // nanoseconds of each stage, of all runs; empty: nobody asks
   int64_t runs_ = 0;
   std::vector<char*> places_;
   std::vector<int32_t> sequence_of_;

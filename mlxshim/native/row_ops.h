@@ -10,12 +10,11 @@ namespace mlxcel::native {
 
 using RowOpPointer = std::unique_ptr<RowOp>;
 
-// Whether a table of a model or a row of halves: what ops read per row.
 RowOpPointer make_embed(Rows ids, const Matrix& table, Rows out);
 RowOpPointer make_prepare(Rows x, int64_t vectors, const Matrix& matrix, Rows out);
 RowOpPointer make_rms_norm(Rows x, int64_t vectors, const float* w, float eps, Rows out);
-RowOpPointer make_binary(const char* name, void (*VectorKernels::*kernel)(const float*, const float*, int64_t, float*), Rows a,
-                         Rows b, Rows out);
+RowOpPointer make_binary(const char* name, void (*VectorKernels::*kernel)(const float*, const float*, int64_t, float*),
+                         Rows a, Rows b, Rows out);
 RowOpPointer make_silu(Rows x, Rows out);
 // Columns of every vector of x, or as many elements in the same order: copies of elements of `size` bytes.
 RowOpPointer make_copy(Rows x, int64_t vectors, int64_t start, Rows out, int64_t size);

@@ -4,16 +4,23 @@
 #include <cstring>
 
 #include "status.h"
+#include "threads.h"
 
 namespace mlxcel::native {
 
-void RowStage::run(const Step& step) const {
-  const Share share(extent.live(step.run.counts), 1, step.thread, step.threads());
+// A single row is done in passing, when the stage before it is finished.
+int RowStage::parts(const Program&, const RunArguments& run, int threads) const {
+  const int64_t rows = extent.live(run.counts);
+  return rows == 1 ? 0 : int(std::min<int64_t>(rows, threads));
+}
+
+void RowStage::run(const Step& step, Part part) const {
+  const Share share(extent.live(step.run.counts), 1, part);
   run_rows(step, share.begin, share.end);
 }
 
 void RowStage::finish(const Step& step) const {
-  if (small(step.run.counts)) run_rows(step, 0, 1);
+  if (extent.live(step.run.counts) == 1) run_rows(step, 0, 1);
 }
 
 void RowStage::run_rows(const Step& step, int64_t begin, int64_t end) const {
@@ -36,15 +43,26 @@ size_t RowStage::scratch() const {
 
 namespace {
 
+// The parts of a product with n rows of a matrix: several a thread, so that one that is slower does fewer of them, but
+// of a size that is worth being claimed.
+int product_parts(const Matrix& matrix, int64_t n, int threads) {
+  constexpr int64_t kWorthwhile = 64;  // rows
+  if (threads == 1) return 1;
+  const int64_t wanted = std::clamp<int64_t>(n / kWorthwhile, threads, 4 * threads);
+  return int(std::min({wanted, (n + matrix.row_block() - 1) / matrix.row_block(), int64_t(kMostParts)}));
+}
+
 class ProductStage : public Stage {
  public:
   explicit ProductStage(Product product) : p_(std::move(product)) {}
 
-  void run(const Step& step) const override {
-    const int64_t rows = p_.extent.live(step.run.counts), vectors = rows * p_.vectors;
-    if (rows == 0) return;
-    const int64_t n = p_.halves ? p_.matrix->rows / 2 : p_.matrix->rows;
-    const Share share(n, p_.matrix->row_block(), step.thread, step.threads());
+  int parts(const Program&, const RunArguments&, int threads) const override {
+    return product_parts(*p_.matrix, made_rows(), threads);
+  }
+
+  void run(const Step& step, Part part) const override {
+    const int64_t rows = p_.extent.live(step.run.counts), vectors = rows * p_.vectors, n = made_rows();
+    const Share share(n, p_.matrix->row_block(), part);
     if (share.begin >= share.end) return;
     const Rows& made = p_.halves ? *p_.halves : p_.out;
     const int64_t stride = p_.vectors == 1 ? made.stride : p_.matrix->rows;
@@ -63,11 +81,14 @@ class ProductStage : public Stage {
   }
 
   std::string describe() const override {
-    return text("product [", p_.matrix->rows, ", ", p_.matrix->columns, "] ", p_.matrix->describe(), p_.bias ? " + bias" : "",
-                p_.residual ? " + residual" : "", p_.halves ? ", swiglu" : "");
+    return text("product [", p_.matrix->rows, ", ", p_.matrix->columns, "] ", p_.matrix->describe(),
+                p_.bias ? " + bias" : "", p_.residual ? " + residual" : "", p_.halves ? ", swiglu" : "");
   }
 
  private:
+  // Elements of a row that is made.
+  int64_t made_rows() const { return p_.halves ? p_.matrix->rows / 2 : p_.matrix->rows; }
+
   void multiply(const Step& step, int64_t vectors, int64_t begin, int64_t end, float* y, int64_t stride) const {
     p_.matrix->multiply(step.row<char>(p_.prepared, 0), vectors, begin, end, y, stride);
     if (p_.bias)
@@ -78,7 +99,7 @@ class ProductStage : public Stage {
   const Product p_;
 };
 
-// Threads divide the rows of every expert's matrix. Rows that share an expert are multiplied together, in groups.
+// Parts divide the rows of every expert's matrix. Rows that share an expert are multiplied together, in groups.
 class ExpertStage : public Stage {
  public:
   explicit ExpertStage(ExpertProduct product) : p_(std::move(product)) {}
@@ -90,10 +111,14 @@ class ExpertStage : public Stage {
            kGroup * size_t(p_.matrix->rows) * sizeof(float);
   }
 
-  void run(const Step& step) const override {
+  int parts(const Program&, const RunArguments&, int threads) const override {
+    return product_parts(*p_.matrix, p_.matrix->rows, threads);
+  }
+
+  void run(const Step& step, Part part) const override {
     const int64_t uses = p_.extent.live(step.run.counts) * p_.used, experts = p_.matrix->members;
-    const Share share(p_.matrix->rows, p_.matrix->row_block(), step.thread, step.threads());
-    if (uses == 0 || share.begin >= share.end) return;
+    const Share share(p_.matrix->rows, p_.matrix->row_block(), part);
+    if (share.begin >= share.end) return;
     auto* order = reinterpret_cast<int32_t*>(step.scratch);
     int32_t* ends = order + most_rows() * p_.used;
     char* gathered = step.scratch + aligned(size_t(most_rows() * p_.used + experts + 1) * sizeof(int32_t));
@@ -105,8 +130,8 @@ class ExpertStage : public Stage {
   }
 
   std::string describe() const override {
-    return text("experts ", p_.used, " of ", p_.matrix->members, " x [", p_.matrix->rows, ", ", p_.matrix->columns, "] ",
-                p_.matrix->describe(), p_.bias ? " + bias" : "");
+    return text("experts ", p_.used, " of ", p_.matrix->members, " x [", p_.matrix->rows, ", ", p_.matrix->columns,
+                "] ", p_.matrix->describe(), p_.bias ? " + bias" : "");
   }
 
  private:

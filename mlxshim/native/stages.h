@@ -1,4 +1,4 @@
-// Stages: what is computed between two barriers.
+// The kinds of stages.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,8 @@ class RowStage : public Stage {
  public:
   explicit RowStage(Extent extent) : extent(extent) {}
 
-  void run(const Step& step) const override;
-  // A single row is not worth a barrier.
-  bool small(const Counts& counts) const override { return extent.live(counts) == 1; }
+  int parts(const Program& program, const RunArguments& run, int threads) const override;
+  void run(const Step& step, Part part) const override;
   void finish(const Step& step) const override;
   std::string describe() const override;
   size_t scratch() const override;
@@ -48,8 +47,8 @@ StagePointer make_product(Product product);
 struct ExpertProduct {
   Extent extent;
   int64_t recorded = 1;  // the most rows
-  int64_t used = 1;  // experts of a row
-  bool shared = true;  // one x for all experts of a row
+  int64_t used = 1;      // experts of a row
+  bool shared = true;    // one x for all experts of a row
   const Matrix* matrix = nullptr;
   Rows prepared, indices;
   const float* bias = nullptr;  // [experts][rows]

@@ -74,8 +74,7 @@ void NativeState::open(int64_t slot, int64_t layer, int64_t start, int64_t end) 
     const bool keeps = i == first && start % kPageTokens != 0;  // some tokens before those that are written
     page = keeps ? std::make_shared<Page>(*page, *pool_) : std::make_shared<Page>(shape.layers[size_t(layer)], *pool_);
   }
-  while (int64_t(all.size()) < count)
-    all.push_back(std::make_shared<Page>(shape.layers[size_t(layer)], *pool_));
+  while (int64_t(all.size()) < count) all.push_back(std::make_shared<Page>(shape.layers[size_t(layer)], *pool_));
 }
 
 }  // namespace mlxcel::native

@@ -15,14 +15,17 @@ namespace mlxcel::native {
 // Tokens of a page. Attention works page by page, so it is also the block in which scores are summed up.
 constexpr int64_t kPageTokens = kBlockKeys;
 
-// Keys of a page lie in lines of kLineKeys: [kv_heads][kPageTokens / kLineKeys][key_dim][kLineKeys], so that a register holds
-// one dimension of many tokens, and a new token touches memory that lies together.
+// Keys of a page lie in lines of kLineKeys: [kv_heads][kPageTokens / kLineKeys][key_dim][kLineKeys], so that a register
+// holds one dimension of many tokens, and a new token touches memory that lies together. Values are
+// [kv_heads][kPageTokens][value_dim]. Both are f32, whatever type the state is asked for.
+
 // Memory for pages: they are cut from large blocks, which the system can map with large pages, and used again.
 class PagePool {
  public:
   explicit PagePool(std::shared_ptr<Meter> meter) : meter_(std::move(meter)) {}
 
-  // Memory of so many bytes, not cleared. It goes back when the last owner lets go; a block without pages in use is freed.
+  // Memory of so many bytes, not cleared. It goes back when the last owner lets go; a block without pages in use is
+  // freed.
   std::shared_ptr<char> take(size_t bytes);
 
  private:
@@ -61,9 +64,7 @@ class NativeState : public State {
   // Makes room for the tokens [start, end) of a slot and layer, which are about to be written: the pages that hold them
   // are there and nobody else's. Pages past them, of a sequence that was longer, stay until the slot is reset.
   void open(int64_t slot, int64_t layer, int64_t start, int64_t end);
-  const Page& page(int64_t slot, int64_t layer, int64_t number) const {
-    return *pages(slot, layer)[size_t(number)];
-  }
+  const Page& page(int64_t slot, int64_t layer, int64_t number) const { return *pages(slot, layer)[size_t(number)]; }
 
   std::vector<int32_t> last_tokens;  // by slot
 

@@ -1,9 +1,10 @@
 // One run of a program, and the parts that a schedule is made of.
 //
-// All values are kept as f32, whatever float type the program gives them; a cast rounds to its type. A value is a number of
-// rows: what its first dimension counts. Rows past the live count are neither computed nor read.
+// All values are kept as f32, whatever float type the program gives them; a cast rounds to its type. A value is a
+// number of rows: what its first dimension counts. Rows past the live count are neither computed nor read.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +12,6 @@
 #include "backend.h"
 #include "cpu/vector.h"
 #include "state.h"
-#include "threads.h"
 
 namespace mlxcel::native {
 
@@ -41,24 +41,22 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-// What threads know of the run that they work at.
+// What a thread knows of the run that it works at.
 struct Step {
   const Program& program;
   const RunArguments& run;
   const VectorKernels& vectors;
-  NativeState* state;  // null: none
-  Team& team;
-  char* const* places;          // where each place begins
-  const int32_t* sequence_of;   // of each token
-  char* scratch;                // of this thread, for the duration of one call
-  char* shared;                 // of all, for the duration of one stage
-  int thread;
+  NativeState* state;          // null: none
+  char* const* places;         // where each place begins
+  const int32_t* sequence_of;  // of each token
+  char* scratch;               // of this thread, for the duration of one call
+  char* shared;                // of all, for the duration of one stage
+  int threads;                 // that the work is divided for
 
   template <class T = float>
   T* row(const Rows& rows, int64_t i) const {
     return reinterpret_cast<T*>(places[rows.place]) + i * rows.stride;
   }
-  int threads() const { return team.threads(); }
 
   // Of the run's batch.
   const int32_t* slots() const { return run.ints(program.slots); }
@@ -80,32 +78,36 @@ class RowOp {
   virtual size_t scratch() const { return 0; }
 };
 
-// A part of a step between two barriers, in which threads do not wait for each other.
+// Which part of how many.
+struct Part {
+  int index, count;
+};
+
+// What is done between two points where all is waited for: a number of parts that do not depend on each other, whose
+// results do not depend on how many there are.
 class Stage {
  public:
   virtual ~Stage() = default;
-  // Does this thread's part of the work.
-  virtual void run(const Step& step) const = 0;
-  // What one thread does when all have run.
+  // Into how many parts the work is divided for so many threads; 0: all of it is done in finish().
+  virtual int parts(const Program& program, const RunArguments& run, int threads) const = 0;
+  virtual void run(const Step& step, Part part) const = 0;
+  // What one thread does when all parts are done.
   virtual void finish(const Step& step) const {}
-  // Whether there is so little to do that one thread does all of it in finish() and run() is not called.
-  virtual bool small(const Counts& counts) const { return false; }
   virtual std::string describe() const = 0;
 
   // Bytes of scratch that a thread needs.
   virtual size_t scratch() const { return 0; }
-  // Bytes of memory that the threads share in a run.
+  // Bytes of memory that the parts share in a run.
   virtual size_t shared(const Program& program, const RunArguments& run, int threads) const { return 0; }
 };
 
-// The part of n things that falls to a thread, in whole blocks.
+// The things, of n, that fall to a part, in whole blocks.
 struct Share {
   int64_t begin, end;
-  Share(int64_t n, int64_t block, int thread, int threads) {
+  Share(int64_t n, int64_t block, Part part) {
     const int64_t blocks = (n + block - 1) / block;
-    begin = blocks * thread / threads * block;
-    end = blocks * (thread + 1) / threads * block;
-    if (end > n) end = n;
+    begin = blocks * part.index / part.count * block;
+    end = std::min(n, blocks * (part.index + 1) / part.count * block);
   }
 };
 

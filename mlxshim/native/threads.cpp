@@ -12,8 +12,9 @@ namespace mlxcel::native {
 
 namespace {
 
-// About 50 us of waiting; a pause takes 40 to 140 cycles. Much more than any stage's imbalance, much less than a step.
-constexpr int kSpins = 2000;
+// 10 to 30 us of waiting; a pause takes 40 to 140 cycles. More than the parts of a stage differ by on a processor that
+// nobody else uses; and less than it takes to wake a thread up is not worth sleeping for.
+constexpr int kSpins = 500;
 
 void pause() {
 #if defined(__x86_64__) || defined(_M_X64)
@@ -26,55 +27,100 @@ const Topology& topology() {
   return known;
 }
 
+// Where threads outnumber the cores, the one that is waited for may need the core of the one that waits.
+int spins_of(int threads) { return threads <= default_threads() ? kSpins : 0; }
+
 }  // namespace
 
-int default_threads() { return std::max(1, std::min(int(topology().cores.size()), topology().quota)); }
+int default_threads() { return std::clamp(std::min(int(topology().cores.size()), topology().quota), 1, kMostThreads); }
 
-void Gate::wait_change(int32_t old, int spins) const {
+uint64_t Pool::Open::pack() const {
+  return uint64_t(sequence) << 32 | uint64_t(parts) << 20 | uint64_t(next) << 8 | uint64_t(threads);
+}
+
+Pool::Open Pool::Open::unpack(uint64_t packed) {
+  return {uint32_t(packed >> 32), int(packed >> 20 & 0xfff), int(packed >> 8 & 0xfff), int(packed & 0xff)};
+}
+
+void Pool::run(int threads, const Job& job) {
+  std::lock_guard lock(mutex_);
+  threads = std::clamp(threads, 1, kMostThreads);
+  if (threads == 1) {
+    for (int stage = 0; stage < job.stages(); stage++) {
+      for (int part = 0; part < job.parts(stage); part++) job.run(stage, part, 0);
+      job.finish(stage, 0);
+    }
+    return;
+  }
+  start_workers(threads - 1);
+  job_ = &job;
+  stage_ = 0;
+  open(Open::unpack(open_.load()).sequence + 1, threads, 0);
+  jobs_.advance();
+  join(0);
+}
+
+void Pool::open(uint32_t sequence, int threads, int thread) {
+  const int count = job_->stages();
+  int parts = 0;
+  for (; stage_ < count && (parts = job_->parts(stage_)) == 0; stage_++) job_->finish(stage_, thread);
+  done_.store(0, std::memory_order_relaxed);
+  open_.store(Open{sequence, parts, 0, stage_ < count ? threads : 0}.pack(), std::memory_order_release);
+  stages_.advance();
+}
+
+void Pool::join(int thread) {
+  for (;;) {
+    uint64_t seen = open_.load(std::memory_order_acquire);
+    const Open now = Open::unpack(seen);
+    if (thread >= now.threads) return;
+    if (now.next == now.parts) {
+      wait(now.sequence, spins_of(now.threads));
+      continue;
+    }
+    Open claimed = now;
+    claimed.next++;
+    if (!open_.compare_exchange_strong(seen, claimed.pack(), std::memory_order_acq_rel)) continue;
+    job_->run(stage_, now.next, thread);
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == now.parts) {
+      job_->finish(stage_, thread);
+      stage_++;
+      open(now.sequence + 1, now.threads, thread);
+    }
+  }
+}
+
+void Pool::wait(uint32_t sequence, int spins) const {
+  auto over = [&] { return Open::unpack(open_.load(std::memory_order_acquire)).sequence != sequence; };
   for (int i = 0; i < spins; i++) {
-    if (read() != old) return;
+    if (over()) return;
     pause();
   }
-  while (read() == old) value_.wait(old, std::memory_order_acquire);
+  // The gate moves after the stage: if it is still the same stage once the gate is read, the gate will move yet.
+  for (int32_t gate = stages_.read(); !over(); gate = stages_.read()) stages_.sleep(gate);
 }
 
-void Pool::dispatch(int threads, Function function, const void* context) {
-  while (int(workers_.size()) < threads - 1) {
-    const int number = int(workers_.size()) + 1;
-    auto worker = std::make_unique<Worker>();
-    Worker& self = *worker;
-    self.thread = std::thread([this, &self, number] { work(self, number); });
-    workers_.push_back(std::move(worker));
+void Pool::start_workers(int count) {
+  while (int(workers_.size()) < count) {
+    const int thread = int(workers_.size()) + 1;
+    workers_.emplace_back([this, thread] { work(thread); });
   }
-  // Where threads outnumber the cores, the one that is waited for may need the core of the one that waits.
-  team_.spins_ = threads <= default_threads() ? kSpins : 0;
-  function_ = function;
-  context_ = context;
-  for (int i = 0; i < threads - 1; i++) {
-    Gate& orders = workers_[size_t(i)]->orders;
-    orders.write(orders.read() + 1);
-  }
-  function(context, team_, 0);
-  team_.barrier([] {});
 }
 
-void Pool::work(Worker& self, int number) {
-  pin_thread(topology(), number);
-  for (int32_t seen = 0, spins = 0;; seen++) {
-    self.orders.wait_change(seen, spins);
-    if (ending_) return;
-    spins = team_.spins_;
-    function_(context_, team_, number);
-    team_.barrier([] {});
+void Pool::work(int thread) {
+  pin_thread(topology(), thread);
+  for (int32_t seen = 0; !ending_.load();) {
+    join(thread);
+    for (int i = 0; i < kSpins && thread < default_threads() && jobs_.read() == seen; i++) pause();
+    jobs_.sleep(seen);
+    seen = jobs_.read();
   }
 }
 
 Pool::~Pool() {
   ending_ = true;
-  for (auto& worker : workers_) {
-    worker->orders.write(worker->orders.read() + 1);
-    worker->thread.join();
-  }
+  jobs_.advance();
+  for (auto& worker : workers_) worker.join();
 }
 
 Pool& pool() {

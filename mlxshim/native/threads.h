@@ -1,12 +1,15 @@
-// The threads that compute: one pool for the process, used by one step at a time.
+// The threads that compute: one pool for the process, which works at one job at a time.
 //
-// A step is one function that every thread of a team runs from beginning to end, with barriers inside: there are no task
-// queues. The thread that asks for the step is number 0 of the team.
+// A job is a list of stages, and a stage a number of parts that are claimed one by one by whoever is free. The next
+// stage begins when all parts of this one are done: not when all threads have come by. So a thread that the system
+// keeps from running, since another process has its core, holds up the others only if it is in the middle of a part;
+// were there barriers for threads instead, every stage of every step would wait for it (measured with a busy process on
+// each of two cores: 500 ms a token instead of 4). Parts are the same whoever does them, and so are results.
 //
 // Others are not starved: there are no more threads than physical cores that the process may use (and than its cgroup's
-// quota pays for), the one that the caller brings included. Between the stages of a step a thread that waits spins for
-// some microseconds only and then sleeps, also after a step, so that an idle model takes no time at all.
-// Where there are more threads than cores nobody spins. A server that wants a core for itself asks for a thread fewer.
+// quota pays for), the one that the caller brings included. A thread that finds nothing to claim spins for some
+// microseconds and then sleeps, between stages as between jobs: an idle model takes no time at all. Where there are
+// more threads than cores nobody spins. A server that wants a core for itself asks for a thread fewer.
 #pragma once
 
 #include <atomic>
@@ -21,81 +24,77 @@ namespace mlxcel::native {
 // How many threads the pool would use by itself: physical cores of the process's affinity, bounded by its quota.
 int default_threads();
 
+constexpr int kMostThreads = 255, kMostParts = 4095;
+
+// What threads do together. Its methods must not throw.
+class Job {
+ public:
+  virtual ~Job() = default;
+  virtual int stages() const = 0;
+  // How many parts a stage has, at most kMostParts; 0: there is nothing to do but finish().
+  virtual int parts(int stage) const = 0;
+  // Does a part of a stage, on thread number `thread` of the job.
+  virtual void run(int stage, int part, int thread) const = 0;
+  // Ends a stage, when its parts are done, on one thread.
+  virtual void finish(int stage, int thread) const = 0;
+};
+
 // A number that threads wait on.
 class Gate {
  public:
-  explicit Gate(int32_t value = 0) : value_(value) {}
   int32_t read() const { return value_.load(std::memory_order_acquire); }
-  void write(int32_t value) {
-    value_.store(value, std::memory_order_release);
+  void advance() {
+    value_.fetch_add(1, std::memory_order_acq_rel);
     value_.notify_all();
   }
-  // Waits until the number is another than `old`: first spinning, then asleep.
-  void wait_change(int32_t old, int spins) const;
-
- private:
-  std::atomic<int32_t> value_;
-};
-
-// The threads of a step as one of them sees them.
-class Team {
- public:
-  int threads() const { return threads_; }
-  // Returns when all threads of the team have called it, and the last one to come has run between() before that.
-  template <class Between>
-  void barrier(Between&& between) {
-    // Read first: once this thread has arrived, the step may end and the next one begin with another team.
-    const int32_t round = round_.read();
-    const int threads = threads_, spins = spins_;
-    if (threads == 1) return between();
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
-      arrived_.store(0, std::memory_order_relaxed);
-      between();
-      round_.write(round + 1);
-    } else {
-      round_.wait_change(round, spins);
-    }
+  // Sleeps until the number is another than `old`.
+  void sleep(int32_t old) const {
+    while (read() == old) value_.wait(old, std::memory_order_acquire);
   }
 
  private:
-  friend class Pool;
-
-  int threads_ = 1, spins_ = 0;
-  alignas(64) std::atomic<int32_t> arrived_{0};
-  alignas(64) Gate round_;
+  std::atomic<int32_t> value_{0};
 };
 
 class Pool {
  public:
   ~Pool();
 
-  // Runs body(team, thread) on `threads` threads, the calling one among them; body must not throw.
-  template <class Body>
-  void run(int threads, const Body& body) {
-    std::lock_guard lock(mutex_);
-    team_.threads_ = threads;
-    if (threads <= 1) return body(team_, 0);
-    dispatch(threads, [](const void* context, Team& team, int thread) { (*static_cast<const Body*>(context))(team, thread); },
-             &body);
-  }
+  // Does a job on at most kMostThreads threads, the calling one among them.
+  void run(int threads, const Job& job);
 
  private:
-  using Function = void (*)(const void* context, Team& team, int thread);
-  struct Worker {
-    Gate orders{0};  // counts the steps that it was called for
-    std::thread thread;
+  // The stage that is open: which one of all that ever were, how many parts it has (0: no job is going on), which of
+  // them is claimed next, and how many threads the job has. One number, so that a claim that comes too late, for a
+  // stage that is over, fails.
+  struct Open {
+    uint32_t sequence;
+    int parts, next, threads;
+
+    uint64_t pack() const;
+    static Open unpack(uint64_t packed);
   };
 
-  void dispatch(int threads, Function function, const void* context);
-  void work(Worker& self, int number);
+  void start_workers(int count);
+  void work(int thread);
+  // Takes part in the job that is going on, if thread is of it, until it is over.
+  void join(int thread);
+  // Opens the first stage from stage_ on that has parts, or none; ends those that have none.
+  void open(uint32_t sequence, int threads, int thread);
+  // Returns when another stage is open.
+  void wait(uint32_t sequence, int spins) const;
 
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // number i+1 at i
-  // Of the step that runs.
-  Team team_;
-  Function function_ = nullptr;
-  const void* context_ = nullptr;
-  bool ending_ = false;
+  std::vector<std::thread> workers_;  // thread number i + 1 at i
+  Gate jobs_;                         // moves when a job begins
+  Gate stages_;                       // moves when a stage is opened
+  alignas(64) std::atomic<uint64_t> open_{0};
+  alignas(64) std::atomic<int32_t> done_{0};  // parts of the open stage
+
+  // Of the job. Only who has claimed a part, or ends a stage, may look at them: nobody changes them then.
+  const Job* job_ = nullptr;
+  int stage_ = 0;
+  std::atomic<bool> ending_{false};
 };
 
 // The one pool of the process. It is never destroyed: threads cannot be joined while a library is unloaded.

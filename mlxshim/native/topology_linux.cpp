@@ -39,9 +39,12 @@ int read_quota(int most) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     std::string root;
-    if (controllers.empty()) root = "/sys/fs/cgroup";
-    else if (("," + controllers + ",").find(",cpu,") != std::string::npos) root = "/sys/fs/cgroup/" + controllers;
-    else continue;
+    if (controllers.empty())
+      root = "/sys/fs/cgroup";
+    else if (("," + controllers + ",").find(",cpu,") != std::string::npos)
+      root = "/sys/fs/cgroup/" + controllers;
+    else
+      continue;
     std::string path = line.substr(second + 1);
     for (;;) {
       most = quota_of(root + (path == "/" ? "" : path), most);

@@ -10,7 +10,8 @@ namespace mlxcel::native {
 
 namespace {
 
-// In what type a weight is kept. A narrower type that was asked for is a wish to save memory; a wider one is not heeded.
+// In what type a weight is kept. A narrower type that was asked for is a wish to save memory; a wider one is not
+// heeded.
 int64_t kept_dtype(const WeightFacts& facts) {
   const int64_t stored = facts.stored_dtype, asked = facts.type.dtype;
   if (!is_float(stored)) return stored;

@@ -19,9 +19,9 @@ struct MatrixKey {
   auto operator<=>(const MatrixKey&) const = default;
 };
 
-// Weights keep the type of their file: kernels widen them while they compute. Those of one dimension (norms, biases) are
-// small and kept as f32. A weight that a program multiplies with is packed when the first such program is loaded, and its
-// bytes are given back; all programs of the set share what is packed.
+// Weights keep the type of their file: kernels widen them while they compute. Those of one dimension (norms, biases)
+// are small and kept as f32. A weight that a program multiplies with is packed when the first such program is loaded,
+// and its bytes are given back; all programs of the set share what is packed.
 class NativeWeights : public Weights {
  public:
   NativeWeights(Level level, std::shared_ptr<Meter> meter) : level_(level), meter_(std::move(meter)) {}

@@ -1,7 +1,9 @@
-// Everything that is computed on rows of f32 besides the matrix products: one table of functions for each instruction set.
+// Everything that is computed on rows of f32 besides the matrix products: one table of functions for each instruction
+// set.
 //
-// vector_kernels.h writes each of them once, over a type that stands for a register; vector_portable.cpp is the plain C++ of
-// it. At one level a result depends on the arguments alone: sums are made in one order, whatever the row's neighbours are.
+// vector_kernels.h writes each of them once, over a type that stands for a register; vector_portable.cpp is the plain
+// C++ of it. At one level a result depends on the arguments alone: sums are made in one order, whatever the row's
+// neighbours are.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +33,17 @@ struct VectorKernels {
   // y = x / sqrt(mean(x^2) + eps) * w; w may be null.
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* y);
   // Turns the pairs (a[i], b[i]) by the angle with these cosines and sines, times m: the halves of a head.
-  void (*rotate)(const float* a, const float* b, const float* cosines, const float* sines, float m, int64_t n, float* ya,
-                 float* yb);
+  void (*rotate)(const float* a, const float* b, const float* cosines, const float* sines, float m, int64_t n,
+                 float* ya, float* yb);
   // y += w * x.
   void (*add_scaled)(const float* x, float w, int64_t n, float* y);
   // The largest of n >= 1 numbers, NaN not counted (-infinity where there is nothing else).
   float (*max)(const float* x, int64_t n);
 
-  // s[r * kBlockKeys + j] = scale * q[r] . key j, for r < rows and at least the keys begin <= j < end of a block, which is
-  // [kBlockKeys / kLineKeys][dim][kLineKeys].
-  void (*scores)(const float* const* q, int64_t rows, const float* keys, int64_t dim, float scale, int64_t begin, int64_t end,
-                 float* s, Ahead ahead);
+  // s[r * kBlockKeys + j] = scale * q[r] . key j, for r < rows and at least the keys begin <= j < end of a block, which
+  // is [kBlockKeys / kLineKeys][dim][kLineKeys].
+  void (*scores)(const float* const* q, int64_t rows, const float* keys, int64_t dim, float scale, int64_t begin,
+                 int64_t end, float* s, Ahead ahead);
   // One block of a softmax that is made block by block: turns the scores [begin, end) of a row into weights relative to
   // the largest score so far, the others into 0, and updates that largest score and the sum of weights. Returns the
   // factor for what has been summed up with the weights before.

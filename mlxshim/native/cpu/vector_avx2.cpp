@@ -29,7 +29,8 @@ inline V fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.x, b.x, c.x)}; }
 inline V max(V a, V b) { return {_mm256_max_ps(a.x, b.x)}; }
 inline V min(V a, V b) { return {_mm256_min_ps(a.x, b.x)}; }
 inline V power(V v) {
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(v.x), _mm256_set1_epi32(127)), 23))};
+  return {
+      _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(v.x), _mm256_set1_epi32(127)), 23))};
 }
 inline V half(V v) {
   const __m256i magic = _mm256_set1_epi32(0x4b400000), n = _mm256_sub_epi32(_mm256_castps_si256(v.x), magic);

@@ -28,7 +28,8 @@ inline V fma(V a, V b, V c) { return {_mm512_fmadd_ps(a.x, b.x, c.x)}; }
 inline V max(V a, V b) { return {_mm512_max_ps(a.x, b.x)}; }
 inline V min(V a, V b) { return {_mm512_min_ps(a.x, b.x)}; }
 inline V power(V v) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(v.x), _mm512_set1_epi32(127)), 23))};
+  return {
+      _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(v.x), _mm512_set1_epi32(127)), 23))};
 }
 inline V half(V v) {
   const __m512i magic = _mm512_set1_epi32(0x4b400000), n = _mm512_sub_epi32(_mm512_castps_si512(v.x), magic);

@@ -11,9 +11,9 @@
 //   sum(v), largest(v)            over a register, in a fixed order
 //   kScoreColumns                 registers of columns that scores() keeps a row
 //
-// Each file that includes this is compiled for its own instruction set. So it must not use an inline function of a header
-// that other files use as well: the linker keeps one of them, perhaps the one that a lesser processor cannot run. Hence
-// everything is in an unnamed namespace, and there is no std here.
+// Each file that includes this is compiled for its own instruction set. So it must not use an inline function of a
+// header that other files use as well: the linker keeps one of them, perhaps the one that a lesser processor cannot
+// run. Hence everything is in an unnamed namespace, and there is no std here.
 #include "vector.h"
 
 namespace mlxcel::native {
@@ -34,8 +34,8 @@ inline void each(int64_t n, Body body) {
 inline V get(const float* p, int64_t n) { return n == W ? load(p) : load(p, n); }
 inline void put(float* p, int64_t n, V v) { n == W ? store(p, v) : store(p, n, v); }
 
-// e^x = 2^n e^r with |r| <= ln(2) / 2, and e^r by the polynomial of the Cephes library. The factor 2^n is applied in two
-// steps, so that results reach from 0 over subnormals to infinity. NaN stays NaN.
+// e^x = 2^n e^r with |r| <= ln(2) / 2, and e^r by the polynomial of the Cephes library. The factor 2^n is applied in
+// two steps, so that results reach from 0 over subnormals to infinity. NaN stays NaN.
 inline V exp(V x) {
   const V magic = set(12582912.f);  // 1.5 * 2^23: adding it rounds to a whole number
   x = max(set(-104.f), min(set(89.f), x));
@@ -93,10 +93,11 @@ void rms_norm_row(const float* x, const float* w, float eps, int64_t n, float* y
     each(n, [&](int64_t j, int64_t m) { put(y + j, m, get(x + j, m) * factor); });
 }
 
-void rotate_rows(const float* a, const float* b, const float* cosines, const float* sines, float mscale, int64_t n, float* ya,
-                 float* yb) {
+void rotate_rows(const float* a, const float* b, const float* cosines, const float* sines, float mscale, int64_t n,
+                 float* ya, float* yb) {
   each(n, [&](int64_t i, int64_t m) {
-    const V x = get(a + i, m) * set(mscale), y = get(b + i, m) * set(mscale), c = get(cosines + i, m), s = get(sines + i, m);
+    const V x = get(a + i, m) * set(mscale), y = get(b + i, m) * set(mscale), c = get(cosines + i, m),
+            s = get(sines + i, m);
     put(ya + i, m, x * c - y * s);
     put(yb + i, m, x * s + y * c);
   });
@@ -122,7 +123,9 @@ constexpr int kRows = 6;
 class Fetch {
  public:
   Fetch(Ahead ahead, int64_t steps)
-      : at_(static_cast<const char*>(ahead.memory)), end_(at_ + ahead.bytes), step_((ahead.bytes / 64 + steps) / steps * 64) {}
+      : at_(static_cast<const char*>(ahead.memory)),
+        end_(at_ + ahead.bytes),
+        step_((ahead.bytes / 64 + steps) / steps * 64) {}
   void operator()() {
     const char* to = end_ - at_ > step_ ? at_ + step_ : end_;
     for (; at_ < to; at_ += 64) __builtin_prefetch(at_, 0, 2);
@@ -168,8 +171,8 @@ void scores_of(const float* const* q, const float* keys, int64_t dim, float scal
   for (; j < end; j += W, ahead = {}) scores_columns<R, 1>(q, keys, dim, scale, s, j, ahead);
 }
 
-void scores(const float* const* q, int64_t rows, const float* keys, int64_t dim, float scale, int64_t begin, int64_t end,
-            float* s, Ahead ahead) {
+void scores(const float* const* q, int64_t rows, const float* keys, int64_t dim, float scale, int64_t begin,
+            int64_t end, float* s, Ahead ahead) {
   for (; rows >= kRows; rows -= kRows, q += kRows, s += kRows * kBlockKeys, ahead = {})
     scores_of<kRows>(q, keys, dim, scale, begin, end, s, ahead);
   switch (rows) {
@@ -203,8 +206,8 @@ float soften(float* s, int64_t begin, int64_t end, float* top, float* total) {
 }
 
 template <int R, int C>
-inline void weigh_columns(const float* p, const float* values, int64_t dim, int64_t begin, int64_t end, const float* factor,
-                          float* o, int64_t o_stride, int64_t width, Ahead ahead) {
+inline void weigh_columns(const float* p, const float* values, int64_t dim, int64_t begin, int64_t end,
+                          const float* factor, float* o, int64_t o_stride, int64_t width, Ahead ahead) {
   // width is C * W, or less where C is 1.
   auto get_at = [&](const float* at, int c) { return C > 1 ? load(at + c * W) : get(at, width); };
   V sums[R][C];
@@ -226,8 +229,8 @@ inline void weigh_columns(const float* p, const float* values, int64_t dim, int6
 }
 
 template <int R>
-void weigh_of(const float* p, const float* values, int64_t dim, int64_t begin, int64_t end, const float* factor, float* o,
-              int64_t o_stride, Ahead ahead) {
+void weigh_of(const float* p, const float* values, int64_t dim, int64_t begin, int64_t end, const float* factor,
+              float* o, int64_t o_stride, Ahead ahead) {
   constexpr int C = kScoreColumns;
   int64_t i = 0;
   for (; i + C * W <= dim; i += C * W, ahead = {})
@@ -236,8 +239,8 @@ void weigh_of(const float* p, const float* values, int64_t dim, int64_t begin, i
     weigh_columns<R, 1>(p, values + i, dim, begin, end, factor, o + i, o_stride, dim - i < W ? dim - i : W, ahead);
 }
 
-void weigh(const float* p, int64_t rows, const float* values, int64_t dim, int64_t begin, int64_t end, const float* factor,
-           float* o, int64_t o_stride, Ahead ahead) {
+void weigh(const float* p, int64_t rows, const float* values, int64_t dim, int64_t begin, int64_t end,
+           const float* factor, float* o, int64_t o_stride, Ahead ahead) {
   for (; rows >= kRows; rows -= kRows, p += kRows * kBlockKeys, factor += kRows, o += kRows * o_stride, ahead = {})
     weigh_of<kRows>(p, values, dim, begin, end, factor, o, o_stride, ahead);
   switch (rows) {

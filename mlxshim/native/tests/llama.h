@@ -72,7 +72,8 @@ class Llama {
       return b.op(MLXSHIM_OP_LINEAR, with({x}, m), {MLXSHIM_QUANT_AFFINE, m.bits, 32}, {rows_of({n})});
     };
     auto experts = [&](int64_t x, int64_t chosen, const Matrix& m, int64_t n) {
-      return b.op(MLXSHIM_OP_EXPERT_LINEAR, with({x, chosen}, m), {MLXSHIM_QUANT_AFFINE, m.bits, 32}, {rows_of({kUsed, n})});
+      return b.op(MLXSHIM_OP_EXPERT_LINEAR, with({x, chosen}, m), {MLXSHIM_QUANT_AFFINE, m.bits, 32},
+                  {rows_of({kUsed, n})});
     };
     auto norm = [&](int64_t x, int64_t w) {
       return b.op(MLXSHIM_OP_RMS_NORM, {x, b.weight(w)}, {bits(1e-5)}, {rows_of({s_.hidden})});
@@ -105,13 +106,15 @@ class Llama {
         h = b.op(MLXSHIM_OP_COMBINE, {experts(up, chosen, w.down, s_.hidden), chosen + 1}, {}, {rows_of({s_.hidden})});
       } else {
         auto both = linear(h, w.up, 2 * s_.inner);
-        h = b.op(MLXSHIM_OP_SWIGLU, {slice(both, 0, s_.inner), slice(both, s_.inner, s_.inner)}, {}, {rows_of({s_.inner})});
+        h = b.op(MLXSHIM_OP_SWIGLU, {slice(both, 0, s_.inner), slice(both, s_.inner, s_.inner)}, {},
+                 {rows_of({s_.inner})});
         h = linear(h, w.down, s_.hidden);
       }
       x = b.op(MLXSHIM_OP_ADD, {x, h}, {}, {rows_of({s_.hidden})});
     }
     x = b.op(MLXSHIM_OP_GATHER_ROWS, {x, which}, {}, {{F32, ROWS, {rows, s_.hidden}}});
-    auto logits = b.op(MLXSHIM_OP_LINEAR, with({x}, head_), {MLXSHIM_QUANT_AFFINE, head_.bits, 32}, {{F32, ROWS, {rows, s_.vocabulary}}});
+    auto logits = b.op(MLXSHIM_OP_LINEAR, with({x}, head_), {MLXSHIM_QUANT_AFFINE, head_.bits, 32},
+                       {{F32, ROWS, {rows, s_.vocabulary}}});
     b.output(best ? b.op(MLXSHIM_OP_ARGMAX, {logits}, {}, {{I32, ROWS, {rows}}}) : logits);
     return b;
   }
@@ -148,8 +151,9 @@ class Llama {
     auto packed = rows, groups = rows;
     packed.push_back(width * bits / 32);
     groups.push_back(width / 32);
-    return {bits, {session.add(U32, packed, words), session.add(MLXSHIM_DTYPE_F16, groups, scales),
-                   session.add(MLXSHIM_DTYPE_F16, groups, biases)}};
+    return {bits,
+            {session.add(U32, packed, words), session.add(MLXSHIM_DTYPE_F16, groups, scales),
+             session.add(MLXSHIM_DTYPE_F16, groups, biases)}};
   }
 
   const Shape s_;

@@ -1,5 +1,5 @@
-// Logits have the same bits for any number of threads, any cut of the prompt, any neighbours in a step, and with a prefix
-// that was computed for another sequence.
+// Logits have the same bits for any number of threads, any cut of the prompt, any neighbours in a step, and with a
+// prefix that was computed for another sequence.
 #include "llama.h"
 
 using namespace test;
@@ -29,9 +29,10 @@ struct Runner {
         state(model.session.make_state(4, kTokens, model.state_layers())),
         program(model.session.load(model.program(recorded, 64, 4, false), state)) {}
 
-  // The logits of the last kRows tokens of a prompt that is run in pieces of the given sizes, the last one repeated; other
-  // sequences, if any, get tokens of their own in the same steps.
-  std::vector<float> run(const std::vector<int32_t>& ids, std::vector<int64_t> pieces, int64_t from = 0, bool neighbours = false) {
+  // The logits of the last kRows tokens of a prompt that is run in pieces of the given sizes, the last one repeated;
+  // other sequences, if any, get tokens of their own in the same steps.
+  std::vector<float> run(const std::vector<int32_t>& ids, std::vector<int64_t> pieces, int64_t from = 0,
+                         bool neighbours = false) {
     std::vector<float> logits;
     const auto others = prompt(99);
     for (int64_t at = from, i = 0, other = 0; at < kTokens; i++) {

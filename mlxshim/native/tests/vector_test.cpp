@@ -50,7 +50,8 @@ TEST(exponential) {
       for (size_t i = 0; i < x.size(); i++) {
         const double want = std::exp(double(x[i]));
         const float above = std::nextafterf(float(want), kInfinity);
-        if (std::isfinite(above)) worst = std::max(worst, std::fabs(y[i] - want) / (double(above) - double(float(want))));
+        if (std::isfinite(above))
+          worst = std::max(worst, std::fabs(y[i] - want) / (double(above) - double(float(want))));
       }
     }
     std::printf("  %s: e^x within %.2f units in the last place\n", level.c_str(), worst);
@@ -58,7 +59,8 @@ TEST(exponential) {
     const float odd[] = {0, -0.f, 1e-40f, -1e-40f, 88.8f, 1000, -95, -103, -200, kInfinity, -kInfinity, kNan};
     float out[12];
     v.exp(odd, 0, 1, 12, out);
-    for (int i = 0; i < 12; i++) near(out[i], double(std::exp(odd[i])), 3e-45, level + " exp of " + std::to_string(odd[i]));
+    for (int i = 0; i < 12; i++)
+      near(out[i], double(std::exp(odd[i])), 3e-45, level + " exp of " + std::to_string(odd[i]));
     const float shifted[] = {3, 5};
     v.exp(shifted, 5, 0.5f, 2, out);
     near(out[0], std::exp(-1.0), 1e-7, level + " shifted");
@@ -159,7 +161,8 @@ TEST(attention_of_a_block) {
           for (int64_t j = 0; j < kBlockKeys; j++)
             if (j < from || j >= to)
               for (int64_t i = 0; i < dim; i++) k[at(i, j, dim)] = w[size_t(j * dim + i)] = kNan;
-          std::vector<float> s(size_t(rows * kBlockKeys)), factors, best(size_t(rows), 0.5f), total(size_t(rows), 2.f), y = o;
+          std::vector<float> s(size_t(rows * kBlockKeys)), factors, best(size_t(rows), 0.5f), total(size_t(rows), 2.f),
+              y = o;
           v.scores(each.data(), rows, k.data(), dim, 0.25f, from, to, s.data(), {});
           const auto raw = s;
           for (int64_t r = 0; r < rows; r++)
