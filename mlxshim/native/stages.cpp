@@ -140,15 +140,15 @@ class ExpertStage : public Stage {
   static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
   int64_t most_rows() const { return p_.recorded; }
 
-  const int32_t* indices(const Step& step, int64_t use) const {
-    return step.row<int32_t>(p_.indices, use / p_.used) + use % p_.used;
+  int64_t expert(const Step& step, int64_t use) const {
+    return step.row<int32_t>(p_.indices, use / p_.used)[use % p_.used];
   }
 
   void sort_by_expert(const Step& step, int64_t uses, int32_t* order, int32_t* ends) const {
     std::fill_n(ends, p_.matrix->members + 1, 0);
-    for (int64_t u = 0; u < uses; u++) ends[*indices(step, u) + 1]++;
+    for (int64_t u = 0; u < uses; u++) ends[expert(step, u) + 1]++;
     for (int64_t e = 0; e < p_.matrix->members; e++) ends[e + 1] += ends[e];
-    for (int64_t u = 0; u < uses; u++) order[ends[*indices(step, u)]++] = int32_t(u);
+    for (int64_t u = 0; u < uses; u++) order[ends[expert(step, u)]++] = int32_t(u);
   }
 
   void multiply(const Step& step, int64_t e, const int32_t* uses, int64_t count, const Share& share, char* gathered,

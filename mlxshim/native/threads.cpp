@@ -22,9 +22,10 @@ void pause() {
 #endif
 }
 
+// Never destroyed, as the pool is: its threads may still look while the process ends.
 const Topology& topology() {
-  static const Topology known = read_topology();
-  return known;
+  static const Topology* known = new Topology(read_topology());
+  return *known;
 }
 
 // Where threads outnumber the cores, the one that is waited for may need the core of the one that waits.
