@@ -62,11 +62,12 @@ func folders(variant, override string, executable func() (string, error)) ([]str
 		return []string{filepath.Join(root, variant), filepath.Join(root, "lib", variant), root}, nil
 	}
 	program, err := executable()
-	if err == nil {
-		program, err = filepath.EvalSymlinks(program)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell where this program lies: %w", err)
+	}
+	// On Windows a folder above may be of a kind that cannot be resolved, though programs run from it.
+	if target, err := filepath.EvalSymlinks(program); err == nil {
+		program = target
 	}
 	beside := filepath.Dir(program)
 	return []string{filepath.Join(beside, "lib", variant), filepath.Join(filepath.Dir(beside), "lib", variant)}, nil

@@ -117,11 +117,11 @@ func DefaultModel() (string, error) {
 		return path, nil
 	}
 	executable, err := os.Executable()
-	if err == nil {
-		executable, err = filepath.EvalSymlinks(executable)
-	}
 	if err != nil {
 		return "", fmt.Errorf("%w: the executable's own folder is unknown: %w", ErrNoModel, err)
+	}
+	if target, err := filepath.EvalSymlinks(executable); err == nil { // else as in loader: there are folders that cannot be resolved
+		executable = target
 	}
 	folder := filepath.Join(filepath.Dir(executable), "models")
 	entries, err := os.ReadDir(folder) // sorted by name

@@ -11,7 +11,9 @@ import (
 	"mlxcel/cmd/internal/terminal"
 )
 
-func main() { os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+//go:generate go run ../internal/winres -name mlxcel-server -about "mlxcel-server serves a language model over HTTP"
+
+func main() { cli.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // Main runs the program with its arguments and returns the exit code. The end of ctx counts as Ctrl-C.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {

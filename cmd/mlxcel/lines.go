@@ -75,7 +75,7 @@ func newEditor(stderr io.Writer) *editor {
 	go func() {
 		if sig, ok := <-e.signals; ok {
 			e.Close() // or the terminal would be left without echo
-			os.Exit(signalCode(sig))
+			cli.Exit(signalCode(sig))
 		}
 	}()
 	e.SetCtrlCAborts(true)

@@ -20,8 +20,13 @@ File::File(std::string path) : Object(kKind), path_(std::move(path)) {
   MultiByteToWideChar(CP_UTF8, 0, path_.data(), int(path_.size()), wide.data(), units);
   std::filesystem::path native(wide);
   require(native.is_absolute(), "path ", path_, " is not absolute");
-  // Paths of more than 260 characters open only with this prefix.
-  if (wide.size() >= 260 && wide.rfind(L"\\\\", 0) != 0) wide = L"\\\\?\\" + native.make_preferred().wstring();
+  // Paths of 260 characters and more open only with this prefix, which takes no slashes.
+  wide = native.make_preferred().wstring();
+  bool prefixed = wide.rfind(L"\\\\?\\", 0) == 0 || wide.rfind(L"\\\\.\\", 0) == 0;
+  if (wide.size() >= 260 && !prefixed) {
+    bool share = wide.rfind(L"\\\\", 0) == 0;
+    wide = share ? L"\\\\?\\UNC" + wide.substr(1) : L"\\\\?\\" + wide;
+  }
   errno_t error = _wsopen_s(&descriptor_, wide.c_str(), _O_RDONLY | _O_BINARY, _SH_DENYNO, 0);
   if (error != 0) fail(MLXSHIM_ERR_IO, "cannot open ", path_, ": error ", error);
   size_ = _filelengthi64(descriptor_);

@@ -8,6 +8,8 @@
 //
 // A finished sequence leaves its state in its slot. A request that begins with the same tokens takes the slot over and
 // computes only what is new.
+//
+// On Windows the machine does not go to sleep by itself while a model is loaded or a request runs (SetThreadExecutionState).
 package engine
 
 import (
@@ -135,6 +137,7 @@ func Start(library *bindings.Library, model *models.Model, checkpoint *weights.C
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and what the library kept for it
 		defer close(e.closed)
+		stayAwake(true) // also while the weights are loaded; the end of the thread ends it
 		l, err := newLoop(library, model, checkpoint, options)
 		if err != nil {
 			started <- err

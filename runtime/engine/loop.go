@@ -135,8 +135,10 @@ func (l *loop) destroy() {
 func (l *loop) run(commands <-chan func(*loop), closing <-chan struct{}) {
 	for {
 		if len(l.waiting)+len(l.running) == 0 && l.pending == nil {
+			stayAwake(false)
 			select {
 			case f := <-commands:
+				stayAwake(true)
 				f(l)
 			case <-closing:
 				l.shut(commands)

@@ -184,7 +184,7 @@ func (p *parts) close() {
 func (p *parts) remove() error {
 	p.close()
 	for _, name := range slices.Backward([]string{p.name, p.noteName()}) {
-		if err := p.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := remove(p.root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -69,7 +69,7 @@ func linksWork(cache *os.Root) bool {
 	if cache.Symlink("target", name) != nil {
 		return false
 	}
-	return cache.Remove(name) == nil
+	return remove(cache, name) == nil
 }
 
 func (p *cachePlace) root() *os.Root { return p.cache }
@@ -108,7 +108,7 @@ func (p *cachePlace) keep(f file) error {
 	if !p.links {
 		return moveInto(p.cache, p.part(f), p.snapshot(f.Path))
 	}
-	if err := p.cache.Rename(p.part(f), p.blob(f)); err != nil {
+	if err := rename(p.cache, p.part(f), p.blob(f)); err != nil {
 		return err
 	}
 	return p.link(f)
@@ -123,7 +123,7 @@ func (p *cachePlace) link(f file) error {
 	}
 	err := moveInto(p.cache, temporary, p.snapshot(f.Path))
 	if err != nil {
-		_ = p.cache.Remove(temporary)
+		_ = remove(p.cache, temporary)
 	}
 	return err
 }
@@ -133,7 +133,17 @@ func moveInto(root *os.Root, from, to string) error {
 	if err := root.MkdirAll(path.Dir(to), 0o755); err != nil {
 		return err
 	}
-	return root.Rename(from, to)
+	return rename(root, from, to)
+}
+
+// rename and remove wait for programs that hold a file for a moment, where that is a hindrance.
+
+func rename(root *os.Root, from, to string) error {
+	return patiently(func() error { return root.Rename(from, to) })
+}
+
+func remove(root *os.Root, name string) error {
+	return patiently(func() error { return root.Remove(name) })
 }
 
 func copyFile(root *os.Root, from, to string) error {
@@ -152,7 +162,7 @@ func copyFile(root *os.Root, from, to string) error {
 
 // create makes an empty file. What has its name, as a link that leads elsewhere, goes first.
 func create(root *os.Root, name string) (*os.File, error) {
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
@@ -167,10 +177,10 @@ func writeFile(root *os.Root, name string, text []byte) error {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(temporary, name)
+		err = rename(root, temporary, name)
 	}
 	if err != nil {
-		_ = root.Remove(temporary)
+		_ = remove(root, temporary)
 	}
 	return err
 }

@@ -40,8 +40,11 @@ func (s Settings) Remove(model string) (freed int64, err error) {
 	defer release()
 	freed = diskUse(filepath.Join(s.Cache, repo))
 	// It goes in one step, so that no half of a model is left when this is interrupted.
-	if err := cache.Rename(repo, trash+rand.Text()); err != nil {
-		return 0, err
+	if err := rename(cache, repo, trash+rand.Text()); err != nil {
+		if isHeld(err) {
+			err = errors.New("a file of it is open in another program: end that one first")
+		}
+		return 0, fmt.Errorf("%s: %w", model, err)
 	}
 	return freed, emptyTrash(cache)
 }
@@ -94,7 +97,7 @@ func emptyTrash(cache *os.Root) error {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), trash) {
-			if err := cache.RemoveAll(e.Name()); err != nil {
+			if err := patiently(func() error { return cache.RemoveAll(e.Name()) }); err != nil {
 				return err
 			}
 		}

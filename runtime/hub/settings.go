@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -117,9 +119,17 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// expand replaces $NAME, ${NAME} and a leading ~, as Python does with these variables.
+// percentName is a variable as Windows writes it.
+var percentName = regexp.MustCompile(`%[^%]+%`)
+
+// expand replaces $NAME, ${NAME}, a leading ~, and on Windows %NAME%, as Python does with these variables.
 func expand(path string) string {
 	path = os.ExpandEnv(path)
+	if runtime.GOOS == "windows" {
+		path = percentName.ReplaceAllStringFunc(path, func(name string) string {
+			return cmp.Or(os.Getenv(strings.Trim(name, "%")), name)
+		})
+	}
 	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || os.IsPathSeparator(rest[0])) {
 		if user, err := os.UserHomeDir(); err == nil {
 			return user + rest

@@ -25,7 +25,7 @@ func Interruptible(ctx context.Context, cleanup func()) (_ context.Context, stop
 			if cleanup != nil {
 				cleanup()
 			}
-			os.Exit(ExitInterrupted)
+			Exit(ExitInterrupted)
 		case <-stopped:
 		}
 	}()

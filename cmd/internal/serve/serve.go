@@ -168,7 +168,7 @@ func untilSignal(ctx context.Context) (_ context.Context, stop func()) {
 			select {
 			case <-signals:
 				if ctx.Err() != nil {
-					os.Exit(cli.ExitInterrupted)
+					cli.Exit(cli.ExitInterrupted)
 				}
 				cancel()
 			case <-stopped:

@@ -1,0 +1,9 @@
+//go:build !windows
+
+package hub
+
+// patiently has nothing to wait for: a file can be renamed and deleted while other programs have it open.
+func patiently(f func() error) error { return f() }
+
+// isHeld is never so.
+func isHeld(error) bool { return false }
