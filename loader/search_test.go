@@ -25,7 +25,8 @@ func TestFolders(t *testing.T) {
 
 	// A link in a folder of PATH is followed.
 	link := filepath.Join(base, "mlxcel")
-	if err := os.Symlink(program, link); err == nil { // Windows may forbid it
+	_ = os.Symlink(program, link) // Windows may forbid it, and Wine only says that it did
+	if _, err := os.Readlink(link); err == nil {
 		dirs, err = folders("cpu", "", func() (string, error) { return link, nil })
 		require.NoError(t, err)
 		require.Equal(t, beside, dirs)

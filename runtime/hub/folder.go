@@ -58,21 +58,9 @@ func (p *folderPlace) has(f file) bool {
 
 // adopt reads a file that is there to see whether it is the right one.
 func (p *folderPlace) adopt(ctx context.Context, f file) (bool, error) {
-	info, err := p.folder.Lstat(f.Path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() != f.Size {
-		return false, nil
-	}
-	in, err := p.folder.Open(f.Path)
-	if err != nil {
+	right, err := isRight(ctx, p.folder, f.Path, f)
+	if !right {
 		return false, err
-	}
-	defer in.Close()
-	h := f.newHash()
-	if _, err := io.Copy(h, &interruptible{ctx, in}); err != nil {
-		return false, err
-	}
-	if f.check(h) != nil {
-		return false, nil
 	}
 	return true, p.writeNote(f)
 }

@@ -90,18 +90,65 @@ func isWhole(root *os.Root, name string, f file) bool {
 }
 
 // adopt uses the contents that another revision has too.
-func (p *cachePlace) adopt(_ context.Context, f file) (bool, error) {
-	if !isWhole(p.cache, p.blob(f), f) {
-		return false, nil
-	}
-	if p.links {
-		return true, p.link(f)
-	}
+func (p *cachePlace) adopt(ctx context.Context, f file) (bool, error) {
 	temporary := p.blob(f) + ".mlxcel-copy" // nobody else makes it: f is locked
-	if err := copyFile(p.cache, p.blob(f), temporary); err != nil {
-		return false, err
+	switch whole := isWhole(p.cache, p.blob(f), f); {
+	case whole && p.links:
+		return true, p.link(f)
+	case whole:
+		if err := copyFile(p.cache, p.blob(f), temporary); err != nil {
+			return false, err
+		}
+	default:
+		other, err := p.otherSnapshot(ctx, f)
+		if other == "" || err != nil {
+			return false, err
+		}
+		if err := remove(p.cache, temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		// Both names are of one file then; a disk that cannot do that gets a copy.
+		if p.cache.Link(other, temporary) != nil {
+			if err := copyFile(p.cache, other, temporary); err != nil {
+				return false, err
+			}
+		}
 	}
 	return true, moveInto(p.cache, temporary, p.snapshot(f.Path))
+}
+
+// otherSnapshot returns where a file lies, under the same name and itself and not as a link, in the snapshot of another
+// revision; "" if nowhere.
+func (p *cachePlace) otherSnapshot(ctx context.Context, f file) (string, error) {
+	commits, err := fs.ReadDir(p.cache.FS(), path.Join(p.repo, "snapshots"))
+	if err != nil {
+		return "", err
+	}
+	for _, commit := range commits {
+		name := path.Join(p.repo, "snapshots", commit.Name(), f.Path)
+		if right, err := isRight(ctx, p.cache, name, f); right || err != nil {
+			return name, err
+		}
+	}
+	return "", nil
+}
+
+// isRight reports whether a file, which is no link, has the contents that it should have.
+func isRight(ctx context.Context, root *os.Root, name string, f file) (bool, error) {
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != f.Size {
+		return false, nil
+	}
+	in, err := root.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	h := f.newHash()
+	if _, err := io.Copy(h, &interruptible{ctx, in}); err != nil {
+		return false, err
+	}
+	return f.check(h) == nil, nil
 }
 
 func (p *cachePlace) keep(f file) error {

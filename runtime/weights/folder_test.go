@@ -166,7 +166,8 @@ func TestBadPath(t *testing.T) {
 	requireError(t, err, os.DevNull)
 
 	loop := filepath.Join(dir, "loop")
-	if err := os.Symlink(loop, loop); err == nil { // Windows may not allow it
+	_ = os.Symlink(loop, loop) // Windows may forbid it, and Wine only says that it did
+	if _, err := os.Readlink(loop); err == nil {
 		_, err = Open(loop)
 		requireError(t, err, loop, "cannot be read")
 	}
