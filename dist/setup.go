@@ -108,11 +108,17 @@ func setupCommand(ctx context.Context, p *project, args []string) error {
 	flags := flag.NewFlagSet("setup", flag.ContinueOnError)
 	tests := flags.Bool("tests", false, "also set up what the tests need")
 	long := flags.Bool("long", false, "also install mlx-lm, for goldens and benchmarks (implies --tests)")
+	windows := flags.Bool("windows", false, "also build for Windows and set up Wine to try it")
 	if err := parseFlags(p, flags, args); err != nil {
 		return err
 	}
 	if err := p.setup(ctx); err != nil {
 		return err
+	}
+	if *windows {
+		if err := p.setupWindows(ctx); err != nil {
+			return err
+		}
 	}
 	if *tests || *long {
 		if err := p.setupTests(ctx, *long); err != nil {

@@ -11,28 +11,35 @@ import (
 // unpackMLX makes the folder of the unpacked MLX wheel and returns it.
 func (p *project) unpackMLX(ctx context.Context) (string, error) {
 	dir := p.mlxFolder()
-	// The folder says from which wheel it comes; it is moved here when whole.
+	return dir, p.unpackWheel(ctx, p.lock.MLX, dir, p.lock.MLX.SHA256, func(scratch, wheel string) error { return unzip(wheel, scratch) })
+}
+
+// unpackWheel makes the folder dir by unpack, which takes what it wants from the
+// wheel into an empty folder, unless dir has been made from the same: the key
+// stands for the wheel and for how it is unpacked.
+func (p *project) unpackWheel(ctx context.Context, a artifact, dir, key string, unpack func(scratch, wheel string) error) error {
 	source := filepath.Join(dir, ".wheel")
-	if sum, err := os.ReadFile(source); err == nil && string(sum) == p.lock.MLX.SHA256 {
-		return dir, nil
+	if have, err := os.ReadFile(source); err == nil && string(have) == key {
+		return nil
 	}
-	wheel, err := p.download(ctx, p.lock.MLX)
+	wheel, err := p.download(ctx, a)
 	if err != nil {
-		return "", err
+		return err
 	}
-	p.say("unpacking %s", p.lock.MLX)
+	p.say("unpacking %s", a)
 	scratch, err := p.scratch()
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.RemoveAll(scratch)
-	if err := unzip(wheel, scratch); err != nil {
-		return "", err
+	if err := unpack(scratch, wheel); err != nil {
+		return err
 	}
-	if err := os.WriteFile(filepath.Join(scratch, ".wheel"), []byte(p.lock.MLX.SHA256), 0o644); err != nil {
-		return "", err
+	// The folder says from which wheel it comes; it is moved there when whole.
+	if err := os.WriteFile(filepath.Join(scratch, ".wheel"), []byte(key), 0o644); err != nil {
+		return err
 	}
-	return dir, place(scratch, dir)
+	return place(scratch, dir)
 }
 
 // A library is one of those that CMake builds.
@@ -52,6 +59,7 @@ const (
 	modeRelease  = "release"
 	modeSanitize = "sanitize" // with its C++ tests, under ASan and UBSan
 	modeThreads  = "threads"  // the native library and its tests under TSan
+	modeWindows  = "windows"  // the release for Windows
 )
 
 var modeSettings = map[string]string{
@@ -79,14 +87,21 @@ func (p *project) buildLibrary(ctx context.Context, tools buildTools, l library,
 // in CMakeLists.txt are Ninja's business.
 func (p *project) configure(ctx context.Context, tools buildTools, l library, mode, dir string) error {
 	source := filepath.Join(p.root, filepath.FromSlash(l.source))
-	args := []string{
-		"-S", source, "-B", dir, "-G", "Ninja",
-		"-DCMAKE_BUILD_TYPE=Release",
-		"-DCMAKE_CXX_COMPILER=" + tools.compiler,
-		"-DCMAKE_MAKE_PROGRAM=" + tools.ninja,
+	preset, mlx := "linux", p.mlxFolder()
+	if mode == modeWindows {
+		preset, mlx = "windows-cross", p.windowsMLXFolder()
 	}
 	if l.mlx {
-		args = append(args, "-DMLX_ROOT="+filepath.Join(p.mlxFolder(), "mlx"))
+		preset += "-cpu"
+	}
+	args := []string{"-S", source, "-B", dir, "--preset", preset, "-DCMAKE_MAKE_PROGRAM=" + tools.ninja}
+	if mode == modeWindows {
+		args = append(args, "-DMSVC_ROOT="+p.msvcFolder())
+	} else {
+		args = append(args, "-DCMAKE_CXX_COMPILER="+tools.compiler)
+	}
+	if l.mlx {
+		args = append(args, "-DMLX_ROOT="+filepath.Join(mlx, "mlx"))
 	}
 	if setting, ok := modeSettings[mode]; ok {
 		args = append(args, setting)
@@ -104,7 +119,7 @@ func (p *project) configure(ctx context.Context, tools buildTools, l library, mo
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := p.quietly(process(ctx, p.root, tools.cmake, args...), "configuring "+l.name); err != nil {
+	if err := p.quietly(process(ctx, source, tools.cmake, args...), "configuring "+l.name); err != nil {
 		return err
 	}
 	return os.WriteFile(configured, []byte(arguments), 0o644)

@@ -32,6 +32,7 @@ type result struct {
 func test(ctx context.Context, p *project, args []string) error {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	long := flags.Bool("long", false, "install mlx-lm, run the tests that need it, and fuzz each target for a minute")
+	windows := flags.Bool("windows", true, "build the bundle for Windows and test it under Wine")
 	if err := parseFlags(p, flags, args); err != nil {
 		return err
 	}
@@ -42,8 +43,15 @@ func test(ctx context.Context, p *project, args []string) error {
 		{name: "staticcheck", run: p.staticcheck},
 		{name: "setup", run: p.setup, vital: true},
 		{name: "setup of test tools", run: func(ctx context.Context) error { return p.setupTests(ctx, *long) }, vital: true},
+		{name: "setup of Windows", run: func(ctx context.Context) error {
+			if !*windows {
+				p.say("left out, as --windows=false asks")
+				return nil
+			}
+			return p.setupWindows(ctx)
+		}},
 		{name: "ctest", run: p.ctest},
-		{name: "go test", run: func(ctx context.Context) error { return p.goTest(ctx, *long) }},
+		{name: "go test", run: func(ctx context.Context) error { return p.goTest(ctx, *long, *windows) }},
 		{name: "fuzzing", run: func(ctx context.Context) error { return p.fuzz(ctx, *long) }},
 	}
 	return p.report(p.runParts(ctx, parts))
@@ -109,13 +117,16 @@ func (p *project) staticcheck(ctx context.Context) error {
 
 // goTest runs every Go test. Results are never taken from Go's cache, which
 // does not see the libraries and models that tests load.
-func (p *project) goTest(ctx context.Context, long bool) error {
+func (p *project) goTest(ctx context.Context, long, windows bool) error {
 	timeout := "25m"
 	if long {
 		timeout = "90m"
 	}
 	cmd := p.goTool(ctx, "test", "-count=1", "-timeout="+timeout, "./...")
 	cmd.Env = append(cmd.Env, p.testEnvironment(long)...)
+	if !windows {
+		cmd.Env = append(cmd.Env, "MLXCEL_TEST_WINDOWS=0")
+	}
 	return p.stream(cmd)
 }
 

@@ -14,6 +14,12 @@ import (
 
 // unzip unpacks a whole wheel into the folder dir.
 func unzip(archive, dir string) error {
+	return unzipSome(archive, dir, func(name string) string { return name })
+}
+
+// unzipSome unpacks the members of a wheel for which pick returns a path, to
+// that path in the folder dir.
+func unzipSome(archive, dir string, pick func(name string) string) error {
 	reader, err := zip.OpenReader(archive)
 	if err != nil {
 		return fmt.Errorf("%s: %w", archive, err)
@@ -23,7 +29,11 @@ func unzip(archive, dir string) error {
 		if member.FileInfo().IsDir() {
 			continue
 		}
-		target, err := inside(dir, member.Name)
+		name := pick(member.Name)
+		if name == "" {
+			continue
+		}
+		target, err := inside(dir, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", archive, err)
 		}

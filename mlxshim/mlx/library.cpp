@@ -23,7 +23,7 @@ namespace mlxcel {
 
 namespace {
 
-std::string quoted(const std::string& s) {
+std::string json_text(const std::string& s) {
   std::string out = "\"";
   for (char c : s) {
     if (c == '"' || c == '\\') out += '\\';
@@ -37,7 +37,7 @@ std::string device_json(const char* kind, int index, const mx::Device& device) {
   const auto& info = mx::device_info(device);
   if (auto it = info.find("device_name"); it != info.end())
     if (auto* words = std::get_if<std::string>(&it->second)) name = *words;
-  return text("{\"device\":\"", kind, "\",\"index\":", index, ",\"name\":", quoted(name), "}");
+  return text("{\"device\":\"", kind, "\",\"index\":", index, ",\"name\":", json_text(name), "}");
 }
 
 }  // namespace
@@ -54,8 +54,8 @@ LibraryInfo library_info() {
   } else {
     info.mismatch = text("this mlxshim was built for MLX ", built, ", but the MLX beside it is ", loaded);
   }
-  info.json = text("{\"backend\":\"mlx\",\"version\":\"" MLXSHIM_LIBRARY_VERSION "\",\"built_for\":", quoted(built),
-                   ",\"loaded\":", quoted(loaded), ",\"devices\":[", devices, "]}");
+  info.json = text("{\"backend\":\"mlx\",\"version\":\"" MLXSHIM_LIBRARY_VERSION "\",\"built_for\":", json_text(built),
+                   ",\"loaded\":", json_text(loaded), ",\"devices\":[", devices, "]}");
   return info;
 }
 

@@ -61,7 +61,7 @@ func Python(t testing.TB) string {
 	if runtime.GOOS == "windows" {
 		python = filepath.Join(CacheDir(), "venv", "test", "Scripts", "python.exe")
 	}
-	return need(t, "the Python of the test environment", python)
+	return need(t, "the Python of the test environment", python, remedy)
 }
 
 // Tokenizers returns real tokenizers by their short name ("llama3_1",
@@ -72,7 +72,7 @@ func Tokenizers(t testing.TB) map[string]string {
 	pattern := filepath.Join(CacheDir(), "tokenizers", "*", "tokenizer.json")
 	files, _ := filepath.Glob(pattern)
 	if len(files) == 0 {
-		missing(t, "real tokenizers", pattern)
+		missing(t, "real tokenizers", pattern, remedy)
 	}
 	folders := make(map[string]string, len(files))
 	for _, file := range files {
@@ -97,7 +97,7 @@ func Bundle(t testing.TB) string {
 		pattern = filepath.Join(dir, "*", "mlxshim.dll")
 	}
 	if libraries, _ := filepath.Glob(pattern); len(libraries) == 0 {
-		missing(t, "the bundle", pattern)
+		missing(t, "the bundle", pattern, remedy)
 	}
 	return dir
 }
@@ -106,21 +106,21 @@ func Bundle(t testing.TB) string {
 // GGUF file.
 func Model(t testing.TB) string {
 	t.Helper()
-	return need(t, "the default model", filepath.Join(CacheDir(), "models", ModelFile))
+	return need(t, "the default model", filepath.Join(CacheDir(), "models", ModelFile), remedy)
 }
 
 // need returns path, or ends the test when nothing is there.
-func need(t testing.TB, what, path string) string {
+func need(t testing.TB, what, path, remedy string) string {
 	t.Helper()
 	if !exists(path) {
-		missing(t, what, path)
+		missing(t, what, path, remedy)
 	}
 	return path
 }
 
 // missing ends the test: as failed when the run is to be complete, else as
 // skipped.
-func missing(t testing.TB, what, path string) {
+func missing(t testing.TB, what, path, remedy string) {
 	t.Helper()
 	if os.Getenv("MLXCEL_TEST_STRICT") == "1" {
 		t.Fatalf("%s is missing (%s): %s", what, path, remedy)
