@@ -15,9 +15,12 @@ import (
 // ModelOptions size a model. The zero value suits a single user.
 type ModelOptions struct {
 	ContextTokens int // the longest prompt and answer together; 0: what the model was trained for
-	Slots         int // sequences kept at once, running or for reuse; 0: 4
-	Queue         int // requests that may wait for a slot; 0: any number. More get ErrQueueFull
+	Slots         int // requests that run at once; 0: 4. More wait
+	Queue         int // requests that may wait; 0: any number. More get ErrQueueFull
+	CacheTokens   int // tokens whose keys and values are kept, of running and ended requests together; 0: by the memory
 	ChunkTokens   int // prompt tokens computed at once; 0: a good number for the device
+
+	NoReuse bool // compute every prompt from its beginning
 
 	// Progress, if not nil, is called while the weights are loaded, with bytes.
 	Progress func(done, total int64)
@@ -45,7 +48,8 @@ func (r *Runtime) LoadModel(path string, o ModelOptions) (*Model, error) {
 	}
 	e, library, err := r.start(s, engine.Options{
 		Context:   bindings.ContextParams{Device: bindings.DeviceCPU, Threads: r.options.Threads},
-		MaxTokens: o.ContextTokens, Slots: o.Slots, Queue: o.Queue, Chunk: o.ChunkTokens, Progress: o.Progress,
+		MaxTokens: o.ContextTokens, Slots: o.Slots, Queue: o.Queue, CacheTokens: o.CacheTokens, NoReuse: o.NoReuse,
+		Chunk: o.ChunkTokens, Progress: o.Progress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", path, err)

@@ -12,6 +12,7 @@ import (
 
 	"mlxcel/cmd/internal/cli"
 	"mlxcel/cmd/internal/host"
+	"mlxcel/cmd/internal/models"
 	"mlxcel/runtime"
 )
 
@@ -21,18 +22,18 @@ cannot be opened.`
 
 type doctorOptions struct {
 	libraryOptions
-	modelName
+	models.Flags
 }
 
 func (a *app) doctor(f *pflag.FlagSet) cli.Run {
 	var o doctorOptions
-	o.modelName.define(f)
+	o.Flags.Define(f)
 	o.libraryOptions.define(f)
 	return func(_ context.Context, _ []string, s cli.Streams) error {
 		e := &examination{}
 		e.machine()
 		err := e.library(a, o.Options)
-		e.model(a, &o.modelName)
+		e.model(a, &o.Flags)
 		if _, err := s.Out.Write(e.text()); err != nil {
 			return fmt.Errorf("the answer cannot be written: %w", err)
 		}
@@ -61,7 +62,7 @@ func (e *examination) machine() {
 	e.row("system", "%s", h.System)
 	e.row("cpu", "%s, %s", h.CPU, count(h.Threads, "thread"))
 	e.row("", "%s", strings.Join(h.Features, " "))
-	e.row("memory", "%s, of which %s available", formatBytes(h.Total), formatBytes(h.Available))
+	e.row("memory", "%s, of which %s available", cli.Bytes(h.Total), cli.Bytes(h.Available))
 }
 
 // library opens the library; the error says that it cannot.
@@ -102,7 +103,7 @@ func deviceMemory(f runtime.DeviceFacts) string {
 	if f.TotalMemory == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s of memory, of which %s available", formatBytes(f.TotalMemory), formatBytes(f.FreeMemory))
+	return fmt.Sprintf(", %s of memory, of which %s available", cli.Bytes(f.TotalMemory), cli.Bytes(f.FreeMemory))
 }
 
 func (e *examination) attempts(tried []runtime.Attempt) {
@@ -130,8 +131,8 @@ func remedy(e *runtime.OpenError) string {
 }
 
 // model looks at the model that would be used, without loading it.
-func (e *examination) model(a *app, m *modelName) {
-	path, _, _, err := m.find() // what is not here is not downloaded for this
+func (e *examination) model(a *app, m *models.Flags) {
+	path, _, _, err := m.Find() // what is not here is not downloaded for this
 	if err == nil && path == "" {
 		path, err = a.defaultModel()
 	}
@@ -152,7 +153,7 @@ func (e *examination) model(a *app, m *modelName) {
 		e.wrong("%v", err)
 		return
 	}
-	e.row("", "needs %s, and %s for 1024 tokens of context", formatBytes(need.Weights), formatBytes(need.StatePer1k))
+	e.row("", "needs %s, and %s for 1024 tokens of context", cli.Bytes(need.Weights), cli.Bytes(need.StatePer1k))
 	if available := host.Look().Available; available > 0 && need.Weights+need.StatePer1k > available {
 		e.wrong("the model needs more memory than is available: close other programs, or take a smaller model")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mlxcel/cmd/internal/cli"
+	"mlxcel/cmd/internal/models"
 	"mlxcel/runtime/hub"
 )
 
@@ -92,7 +93,7 @@ func runDownload(ctx context.Context, o *downloadOptions, name string, s cli.Str
 		return err
 	}
 	o.request.Reference, o.request.Revision = ref, o.revision
-	result, err := fetch(ctx, settings, o.request, newView(s, o.quiet, o.json), s.Err)
+	result, err := models.Fetch(ctx, settings, o.request, models.NewView(s, o.quiet, o.json), s.Err)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func runDownload(ctx context.Context, o *downloadOptions, name string, s cli.Str
 	} else {
 		if !o.quiet {
 			fmt.Fprintf(s.Err, "%s, revision %s (%.12s): %s, %s, %s\n", result.Model, result.Revision, result.Commit,
-				count(result.Files, "file"), formatBytes(result.Bytes), fetchedNow(result))
+				count(result.Files, "file"), cli.Bytes(result.Bytes), fetchedNow(result))
 		}
 		_, err = fmt.Fprintln(s.Out, result.Path)
 	}
@@ -115,7 +116,7 @@ func fetchedNow(r *hub.Result) string {
 	if r.Fetched == 0 {
 		return "all of it was here"
 	}
-	return formatBytes(r.Fetched) + " downloaded now"
+	return cli.Bytes(r.Fetched) + " downloaded now"
 }
 
 // downloaded is the last object that download --json prints.

@@ -103,7 +103,7 @@ func readPrompt(stdin io.Reader, asked bool) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("the prompt cannot be read from stdin: %w", err)
 	case len(text) > maxPrompt:
-		return "", fmt.Errorf("the prompt on stdin is longer than %s", formatBytes(maxPrompt))
+		return "", fmt.Errorf("the prompt on stdin is longer than %s", cli.Bytes(maxPrompt))
 	case len(text) == 0:
 		return "", cli.Usagef(none)
 	}

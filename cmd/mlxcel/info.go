@@ -84,7 +84,7 @@ func printInfo(w io.Writer, i hub.Info) error {
 	if i.Path != "" {
 		where = "on the disk"
 	}
-	row("size", formatBytes(i.Bytes)+" "+where)
+	row("size", cli.Bytes(i.Bytes)+" "+where)
 	row("type", i.Type)
 	row("weights", i.Quantization)
 	if i.Context > 0 {

@@ -37,7 +37,7 @@ type inspectOptions struct {
 
 func (a *app) inspect(f *pflag.FlagSet) cli.Run {
 	var o inspectOptions
-	o.modelName.define(f)
+	o.Flags.Define(f)
 	f.BoolVar(&o.program, "program", false, "print the recorded program of a step")
 	f.BoolVar(&o.stages, "stages", false, "load the model and print how the library runs a step")
 	f.IntVar(&o.tokens, "tokens", 1, "`TOKENS` that the step of --program or --stages computes")
@@ -60,7 +60,7 @@ func (a *app) runInspect(ctx context.Context, o inspectOptions, s cli.Streams) e
 	if o.stages {
 		return a.printStages(ctx, o, s)
 	}
-	path, err := o.locate(ctx, s)
+	path, err := o.Locate(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func printInspection(w io.Writer, i *runtime.Inspection, need runtime.MemoryNeed
 	row("model", "%s", i.Name)
 	row("path", "%s (%s)", i.Path, i.Format)
 	row("family", "%s", i.Family)
-	row("parameters", "%s, %s in files", formatCount(i.Parameters), formatBytes(i.StoredBytes))
+	row("parameters", "%s, %s in files", formatCount(i.Parameters), cli.Bytes(i.StoredBytes))
 	row("weights", "%s", formats(i.Formats))
 	row("layers", "%d of width %d, %d heads, %d for keys and values", c.Layers, c.Hidden, c.Heads, c.KVHeads)
 	if c.Experts > 0 {
@@ -127,9 +127,9 @@ func printInspection(w io.Writer, i *runtime.Inspection, need runtime.MemoryNeed
 	row("tokenizer", "%s", yesNo(i.HasTokenizer, "yes", "no: takes token ids only"))
 	row("chat template", "%s", yesNo(i.HasTemplate, "yes", "no: give prompts with --no-chat-template"))
 	row("end tokens", "%s", strings.Trim(fmt.Sprint(i.EOS), "[]"))
-	row("memory", "%s for weights, %s for 1024 tokens of context", formatBytes(need.Weights), formatBytes(need.StatePer1k))
+	row("memory", "%s for weights, %s for 1024 tokens of context", cli.Bytes(need.Weights), cli.Bytes(need.StatePer1k))
 	if need.StateOfFull > 0 {
-		row("", "%s in all with a full context", formatBytes(need.Weights+need.StateOfFull))
+		row("", "%s in all with a full context", cli.Bytes(need.Weights+need.StateOfFull))
 	}
 	return t.Flush()
 }

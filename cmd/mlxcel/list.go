@@ -52,7 +52,7 @@ func printModels(w io.Writer, models []hub.Info) error {
 		if !m.Downloaded {
 			note = "in part"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.12s\t%s\n", m.Model, formatBytes(m.Bytes), m.Type, m.Quantization, m.Commit, note)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.12s\t%s\n", m.Model, cli.Bytes(m.Bytes), m.Type, m.Quantization, m.Commit, note)
 	}
 	return t.Flush()
 }
@@ -106,7 +106,7 @@ func removeModel(settings hub.Settings, name string, yes bool, s cli.Streams) er
 		if !terminal.Is(s.In) {
 			return cli.Usagef("nobody is there to be asked: give --yes to delete %s", name)
 		}
-		if !confirm(s, fmt.Sprintf("Delete %s, %s?", name, formatBytes(info.Bytes)), false) {
+		if !cli.Confirm(s, fmt.Sprintf("Delete %s, %s?", name, cli.Bytes(info.Bytes)), false) {
 			return cli.ErrInterrupted
 		}
 	}
@@ -114,6 +114,6 @@ func removeModel(settings hub.Settings, name string, yes bool, s cli.Streams) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Err, "%s is deleted: %s are free again\n", name, formatBytes(freed))
+	fmt.Fprintf(s.Err, "%s is deleted: %s are free again\n", name, cli.Bytes(freed))
 	return nil
 }

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
+	"mlxcel/cmd/internal/cli"
+	"mlxcel/cmd/internal/models"
 	"mlxcel/runtime"
 )
 
@@ -19,14 +20,14 @@ type libraryOptions struct {
 
 func (o *libraryOptions) define(f *pflag.FlagSet) {
 	f.StringVar(&o.Bundle, "bundle", "", "`FOLDER` with the libraries; default: $MLXCEL_BUNDLE, or the folder lib beside mlxcel")
-	f.Var(newChoice(&o.Backend, "auto", "native", "mlx"), "backend", "library to compute with")
-	f.Var(newChoice(&o.Device, "auto", "cpu"), "device", "device to compute on")
+	f.Var(cli.NewChoice(&o.Backend, "auto", "native", "mlx"), "backend", "library to compute with")
+	f.Var(cli.NewChoice(&o.Device, "auto", "cpu"), "device", "device to compute on")
 }
 
 // modelOptions choose what to load and where.
 type modelOptions struct {
 	libraryOptions
-	modelName
+	models.Flags
 	context int
 	verbose bool
 }
@@ -36,7 +37,7 @@ func defineVerbose(f *pflag.FlagSet, verbose *bool, usage string) {
 }
 
 // define defines the flags that say what to load.
-func (o *modelOptions) define(f *pflag.FlagSet) { o.modelName.define(f) }
+func (o *modelOptions) define(f *pflag.FlagSet) { o.Flags.Define(f) }
 
 // defineRest defines the flags that come last in the help.
 func (o *modelOptions) defineRest(f *pflag.FlagSet) {
@@ -108,30 +109,3 @@ func (o *answerOptions) request(r *runtime.Request) {
 		r.Sampling.Seed = uint64(rand.Uint32()) // short enough to be typed
 	}
 }
-
-// choice is a flag whose value is one of a few words.
-type choice struct {
-	value   *string
-	allowed []string
-}
-
-// newChoice makes a flag that is the first of the words unless set.
-func newChoice(value *string, allowed ...string) *choice {
-	*value = allowed[0]
-	return &choice{value, allowed}
-}
-
-// Set takes a word.
-func (c *choice) Set(word string) error {
-	if !slices.Contains(c.allowed, word) {
-		return fmt.Errorf("want %s", strings.Join(c.allowed, ", "))
-	}
-	*c.value = word
-	return nil
-}
-
-// String returns the word.
-func (c *choice) String() string { return *c.value }
-
-// Type names the value in the help.
-func (c *choice) Type() string { return strings.Join(c.allowed, "|") }

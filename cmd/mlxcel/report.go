@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"mlxcel/cmd/internal/cli"
 	"mlxcel/cmd/internal/host"
 	"mlxcel/runtime"
 )
@@ -50,7 +51,7 @@ func (f figures) line() string {
 		parts = append(parts, "first token after "+formatDuration(f.firstToken()))
 	}
 	if f.peak > 0 {
-		parts = append(parts, "peak memory "+formatBytes(f.peak))
+		parts = append(parts, "peak memory "+cli.Bytes(f.peak))
 	}
 	return strings.Join(parts, " | ")
 }
@@ -62,7 +63,7 @@ func (f figures) details() string {
 	fmt.Fprintf(&b, "time     load %s, wait %s, prompt %s, decode %s\n",
 		formatDuration(f.load), formatDuration(f.Wait), formatDuration(f.Prompt), formatDuration(f.Decode))
 	fmt.Fprintf(&b, "prompt   %d tokens, %d of them reused\n", f.PromptTokens, f.CachedTokens)
-	fmt.Fprintf(&b, "memory   process %s, arrays %s at most\n", formatBytes(f.peak), formatBytes(f.device))
+	fmt.Fprintf(&b, "memory   process %s, arrays %s at most\n", cli.Bytes(f.peak), cli.Bytes(f.device))
 	if f.random {
 		fmt.Fprintf(&b, "seed     %d\n", f.seed)
 	}
@@ -74,19 +75,6 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// formatBytes writes a size with a unit, in powers of 1000.
-func formatBytes(n int64) string {
-	switch {
-	case n <= 0:
-		return "unknown"
-	case n < 1e6:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	case n < 1e9:
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
 }
 
 func formatDuration(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

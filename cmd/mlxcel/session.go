@@ -21,7 +21,7 @@ type session struct {
 // load finds the model, which may be to be downloaded, opens the library and loads the model; on a terminal, stderr
 // shows how far it is.
 func (a *app) load(ctx context.Context, o *modelOptions, streams cli.Streams) (*session, error) {
-	path, err := o.locate(ctx, streams)
+	path, err := o.Locate(ctx, streams)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (s *session) describe(w io.Writer) {
 	facts, library := s.Facts(), s.engine.Library()
 	fmt.Fprintf(w, "library  %s: %s\n", library.Path, describeLibrary(library))
 	fmt.Fprintf(w, "model    %s: %s of weights, loaded in %s, context of %d tokens\n",
-		s.Name(), formatBytes(facts.WeightBytes), formatDuration(facts.LoadTime), facts.MaxTokens)
+		s.Name(), cli.Bytes(facts.WeightBytes), formatDuration(facts.LoadTime), facts.MaxTokens)
 }
 
 func (s *session) close() error { return s.engine.Close() }

@@ -59,6 +59,14 @@ func (b *batch) add(s *sequence, n int, row bool) {
 	b.members = append(b.members, member{s, n, row})
 }
 
+// allRows makes all tokens rows.
+func (b *batch) allRows() {
+	b.rows, b.rowSlots = b.rows[:0], append(b.rowSlots[:0], b.tokenSlots...)
+	for i := range b.tokens {
+		b.rows = append(b.rows, int32(i))
+	}
+}
+
 // set points the arguments of a run at the step, in the order in which program.Step and the tail declare inputs.
 func (b *batch) set(run *bindings.Run) {
 	run.Tokens, run.Rows, run.Sequences = len(b.tokens), len(b.rows), len(b.slots)

@@ -6,8 +6,9 @@
 // token of step n still on the device, then the token of step n is read. So a sequence that stops has one token
 // computed past its end, which is dropped.
 //
-// A finished sequence leaves its state in its slot. A request that begins with the same tokens takes the slot over and
-// computes only what is new.
+// Keys and values lie in pages, of which there is a fixed number. A sequence that has ended leaves them behind, and one
+// that begins with the same tokens computes only what is new. A request starts when there are pages for its prompt; when
+// they run out later, the one that came last gives its own back and goes on when there are enough again.
 //
 // On Windows the machine does not go to sleep by itself while a model is loaded or a request runs (SetThreadExecutionState).
 package engine
@@ -31,13 +32,26 @@ import (
 type Options struct {
 	Context   bindings.ContextParams
 	MaxTokens int // the longest sequence, prompt and answer; default: what the model was trained for, at most 1<<20
-	Slots     int // sequences that can be kept at once, default 4
-	Queue     int // requests that may wait for a slot; 0: any number
+	Slots     int // sequences that run at once, default 4
+	Queue     int // requests that may wait to run; 0: any number
 	Chunk     int // prompt tokens of one step; default: what suits the device and library. A step cannot be interrupted
+
+	// CacheTokens is how many tokens' keys and values there is room for, of all sequences together, those included that
+	// have ended; in pages of 64. Default: for Slots sequences of MaxTokens, in at most half of the memory that is free.
+	CacheTokens int
+	NoReuse     bool // compute every prompt from its beginning
 
 	// Progress, if not nil, is told how many bytes of the weights are loaded.
 	Progress func(done, total int64)
+
+	fault func() error // in tests: asked before each step and each reading of results, whose error it makes up
 }
+
+const (
+	defaultSlots = 4
+	// endedSlots is how many sequences that have ended may be kept beside those that run, if there are pages for them.
+	endedSlots = 32
+)
 
 // Errors that callers may want to tell apart.
 var (
@@ -64,6 +78,11 @@ type Request struct {
 	MaxTokens int     // of the answer; 0: up to the end of the context
 	Settings  sample.Settings
 	Logits    bool // Accept gets the logits too
+
+	// Hidden, if not nil, makes this a request for the model's last hidden states, normed, of all tokens of the prompt:
+	// they come in order, several tokens at once, f32 [n, hidden], with the position of the first one; valid during the
+	// call. If the engine has to begin anew, so do they, at position 0. Nothing is generated then.
+	Hidden func(position int, states []float32)
 
 	// Accept is called with each token in order and says whether it is the last one. With Logits it is also given what
 	// the token was chosen from, before biases and penalties: one per token of the vocabulary, valid during the call.
@@ -96,15 +115,19 @@ type Facts struct {
 type Stats struct {
 	Running, Waiting int // requests
 	Slots            []SlotStats
+	Pages            int    // there may be, of 64 tokens each
+	PagesHeld        int    // by requests that run
+	PagesKept        int    // of requests that have ended, for others that begin alike; given up when they are needed
 	Steps            uint64 // since the start
 	StepSequences    uint64 // the sequences of all steps together: divided by Steps, the mean batch
 	StepTokens       uint64 // the tokens that all steps computed
+	Preemptions      uint64 // how often a request had to wait again, for pages
 }
 
-// SlotStats describe what a slot holds.
+// SlotStats describe a place for a request that runs.
 type SlotStats struct {
 	Busy   bool
-	Tokens int // in the state
+	Tokens int // in the cache
 }
 
 // Engine serves one model.
@@ -117,7 +140,7 @@ type Engine struct {
 	closed   chan struct{}
 	once     sync.Once
 
-	waiting atomic.Int64 // requests without a slot
+	waiting atomic.Int64 // requests that do not run
 	stats   atomic.Pointer[Stats]
 	broken  chan struct{} // closed when the device is lost
 	failure error         // why; written before broken is closed
@@ -239,7 +262,7 @@ func (e *Engine) Stages(tokens int) (string, error) {
 	}
 	ch := make(chan answer, 1)
 	err := e.do(func(l *loop) {
-		p, err := l.program(tokens, 1, 1, sample.Features{})
+		p, err := l.program(tokens, 1, 1, sample.Features{}, false)
 		if err != nil {
 			ch <- answer{"", err}
 			return

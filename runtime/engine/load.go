@@ -111,6 +111,40 @@ func stateParams(p *program.Program, dtype bindings.DType, slots, maxTokens int)
 	return s
 }
 
+// pageBytes is how much memory a page takes.
+func pageBytes(s bindings.StateParams) int64 {
+	n := 0
+	for _, layer := range s.Layers {
+		n += layer.KVHeads * (layer.KeyDim + layer.ValueDim) * pageTokens * s.DType.Size()
+	}
+	return int64(n)
+}
+
+// pages is how many pages the cache has: as many as were asked for, or as all that may run at once could need, if they
+// fit in half of the memory that is free. Where the longest sequence would need more, it is made shorter, unless it was
+// asked for.
+func (l *loop) pages(o Options, bytes int64) (int, error) {
+	longest := pagesFor(l.facts.MaxTokens)
+	most := l.most * longest
+	if o.CacheTokens > 0 {
+		most = pagesFor(o.CacheTokens)
+	} else if facts, err := l.context.DeviceFacts(); err != nil { // after the weights were loaded
+		return 0, err
+	} else if facts.FreeMemory > 0 && bytes > 0 {
+		most = min(most, max(int(facts.FreeMemory/2/bytes), 1))
+	}
+	switch {
+	case most >= longest:
+	case o.MaxTokens == 0:
+		l.facts.MaxTokens = most * pageTokens
+	case o.CacheTokens > 0:
+		return 0, fmt.Errorf("a context of %d tokens does not fit in a cache for %d: make one of them shorter or the other larger", o.MaxTokens, o.CacheTokens)
+	default:
+		most = longest
+	}
+	return most, nil
+}
+
 // contextTokens is how long sequences may become: what was asked for, bounded by what the model was trained for.
 func contextTokens(asked, trained int) (int, error) {
 	const unknown = 1 << 20
@@ -141,6 +175,7 @@ func ladder(n int) int {
 type variant struct {
 	limits program.Limits
 	tail   sample.Features
+	hidden bool // ends with hidden states, without a tail
 }
 
 // loaded is a program in the library, with the arguments of its runs.
@@ -151,15 +186,21 @@ type loaded struct {
 }
 
 // program returns the program for the counts of a step, recording it when it is the first of its kind.
-func (l *loop) program(tokens, rows, sequences int, tail sample.Features) (*loaded, error) {
-	v := variant{program.Limits{Tokens: ladder(tokens), Sequences: ladder(sequences)}, tail}
+func (l *loop) program(tokens, rows, sequences int, tail sample.Features, hidden bool) (*loaded, error) {
+	v := variant{program.Limits{Tokens: ladder(tokens), Sequences: ladder(sequences)}, tail, hidden}
 	if rows > 0 {
 		v.limits.Rows = ladder(rows)
 	}
 	if p, ok := l.programs[v]; ok {
 		return p, nil
 	}
-	p, err := l.model.Record(l.activation, v.limits, tail.Tail())
+	var p *program.Program
+	var err error
+	if hidden {
+		p, err = l.model.RecordHidden(l.activation, v.limits)
+	} else {
+		p, err = l.model.Record(l.activation, v.limits, tail.Tail())
+	}
 	if err != nil {
 		return nil, err
 	}

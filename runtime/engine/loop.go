@@ -27,20 +27,16 @@ type loop struct {
 	state    bindings.State
 	programs map[variant]*loaded
 
-	waiting []*sequence // in order of arrival
+	waiting []*sequence // in order of arrival, but those that were running first
 	running []*sequence // have a slot, in order of admission
-	slots   []slot
+	most    int         // sequences that may run at once
+	cache   *cache
 	pending *step // enqueued and not read yet
 	step    batch // the inputs of the step being made
-	clock   uint64
+	hidden  bool  // the last step computed hidden states
 	stats   Stats // the sums
-}
 
-// slot remembers which tokens the library's state holds.
-type slot struct {
-	tokens []int32
-	busy   bool
-	used   uint64 // by the clock, for eviction
+	fault func() error // of Options, never nil
 }
 
 // sequence is a request on its way.
@@ -53,16 +49,31 @@ type sequence struct {
 	// inFlight is whether a token is being computed that is not in tokens yet.
 	inFlight bool
 	limit    int // tokens may grow to this
+	handed   int // hidden states that the request has got
 	placed   bool
 	result   Result
 	ended    bool
+	suspect  suspicion
 }
 
-// step is one run that was enqueued: a token per row, and the logits of all rows where one of them wants its own.
+// suspicion is what is thought of a sequence that was in a step that failed.
+type suspicion int
+
+const (
+	trusted   suspicion = iota
+	suspected           // is to be computed alone
+	onTrial             // is being computed alone
+)
+
+// step is one run that was enqueued: a token per row, and the logits of all rows where one of them wants its own; or, of
+// requests that want them, the hidden states of all tokens.
 type step struct {
 	tokens bindings.Value
 	logits *bindings.Value
 	rows   []*sequence
+
+	hidden  *bindings.Value
+	members []member // with hidden
 }
 
 // features are the parts of the tail that the sequence needs.
@@ -93,9 +104,8 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	if l.chunk = o.Chunk; l.chunk == 0 {
 		l.chunk = defaultChunk(l.facts.Device.Device, library.Info().Backend)
 	}
-	l.slots = make([]slot, max(o.Slots, 1))
-	if o.Slots == 0 {
-		l.slots = make([]slot, 4)
+	if l.most = o.Slots; l.most <= 0 {
+		l.most = defaultSlots
 	}
 	whole, err := model.Record(l.activation, program.Limits{Tokens: 1, Rows: 1, Sequences: 1}, sample.Features{}.Tail())
 	if err != nil {
@@ -104,11 +114,22 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	if l.weights, err = loadWeights(l.context, whole, checkpoint, o.Progress); err != nil {
 		return nil, err
 	}
-	if l.state, err = l.context.NewState(stateParams(whole, l.activation, len(l.slots), l.facts.MaxTokens)); err != nil {
+	slots := l.most + endedSlots + 1
+	params := stateParams(whole, l.activation, slots, l.facts.MaxTokens)
+	pages, err := l.pages(o, pageBytes(params))
+	if err != nil {
 		return nil, err
 	}
+	params.MaxTokens = l.facts.MaxTokens
+	if l.state, err = l.context.NewState(params); err != nil {
+		return nil, err
+	}
+	l.cache = newCache(l.state, slots, pages, library.Info().Backend == "native", !o.NoReuse)
+	if l.fault = o.fault; l.fault == nil {
+		l.fault = func() error { return nil }
+	}
 	// The library says here, and not at the first request, if it lacks an op.
-	if _, err = l.program(1, 1, 1, sample.Features{}); err != nil {
+	if _, err = l.program(1, 1, 1, sample.Features{}, false); err != nil {
 		return nil, err
 	}
 	l.facts.WeightBytes, l.facts.LoadTime = l.weights.bytes, time.Since(begin)
@@ -195,15 +216,11 @@ func (l *loop) turn() {
 			l.end(s, Cancelled, err)
 		}
 	}
-	for len(l.waiting) > 0 {
+	for len(l.waiting) > 0 && len(l.running) < l.most && l.fits(l.waiting[0]) {
 		s := l.waiting[0]
-		placed, err := l.place(s)
-		if err != nil {
+		if err := l.place(s); err != nil {
 			l.end(s, Failed, err)
 			continue
-		}
-		if !placed {
-			break
 		}
 		l.waiting = l.waiting[1:]
 		l.running = append(l.running, s)
@@ -222,75 +239,94 @@ func (l *loop) turn() {
 func (l *loop) publish() {
 	s := l.stats
 	s.Running = len(l.running)
-	s.Slots = make([]SlotStats, len(l.slots))
-	for i, c := range l.slots {
-		s.Slots[i] = SlotStats{c.busy, len(c.tokens)}
+	s.Slots = make([]SlotStats, l.most)
+	for i, r := range l.running {
+		s.Slots[i] = SlotStats{true, r.filled}
 	}
-	for _, r := range l.running {
-		s.Slots[r.slot].Tokens = r.filled
-	}
+	s.Pages = l.cache.most
+	s.PagesHeld = l.cache.held()
+	s.PagesKept = l.cache.used - s.PagesHeld
 	l.engine.stats.Store(&s)
 }
 
-// place gives s a free slot and what another slot, free or busy, holds of its beginning. It reports whether there was
-// a free one.
-func (l *loop) place(s *sequence) (bool, error) {
-	target := l.oldestFree(-1)
-	if target < 0 {
-		return false, nil
+// fits reports whether there are pages for what is known of a sequence and for its next token, beside what the running
+// ones hold, were promised at their own start, and need to grow by a page each. Pages of ended sequences count as free.
+func (l *loop) fits(s *sequence) bool {
+	if len(l.running) == 0 {
+		return true // see newLoop: the longest sequence has enough of them for itself
 	}
-	source, shared := l.longestBeginning(s.tokens)
-	shared = min(shared, len(s.tokens)-1) // the last token must be computed to have logits
-	c := &l.slots[source]
-	switch {
-	case shared == 0:
-		if err := l.state.Reset(target); err != nil {
-			return false, err
-		}
-	case !c.busy && 2*shared >= len(c.tokens):
-		target = source // most of what it holds goes on being of use
-	default:
-		if other := l.oldestFree(source); other >= 0 {
-			target = other
-			if err := l.state.Copy(source, target, shared); err != nil {
-				return false, err
-			}
-		} else {
-			target = source // the only free one
-		}
-	}
-	l.clock++
-	c = &l.slots[target]
-	c.busy, c.used = true, l.clock
-	c.tokens = append(c.tokens[:0], s.tokens[:shared]...)
-	s.slot, s.placed, s.filled, s.result.Cached = target, true, shared, shared
-	return true, nil
-}
-
-// oldestFree is the free slot, other than `but`, that was not used for the longest time; -1 if there is none.
-func (l *loop) oldestFree(but int) int {
-	best := -1
-	for i := range l.slots {
-		if c := &l.slots[i]; i != but && !c.busy && (best < 0 || c.used < l.slots[best].used) {
-			best = i
-		}
-	}
-	return best
-}
-
-// longestBeginning is the slot whose state shares the most tokens with the beginning of a sequence.
-func (l *loop) longestBeginning(tokens []int32) (slot, shared int) {
-	for i := range l.slots {
-		if n := common(l.slots[i].tokens, tokens); n > shared && !l.slots[i].busy {
-			slot, shared = i, n
-		}
-	}
+	pages := l.cache.held() + pagesFor(len(s.tokens)+1) - l.cache.heldOf(s.tokens)
 	for _, r := range l.running {
-		if n := common(r.tokens[:min(r.filled, len(r.tokens))], tokens); n > shared {
-			slot, shared = r.slot, n
-		}
+		pages += max(pagesFor(len(r.tokens)+1)-len(l.cache.slots[r.slot].pages), 0) + 1
 	}
-	return slot, shared
+	return pages <= l.cache.most
+}
+
+// place gives s a slot, with what there is of its beginning.
+func (l *loop) place(s *sequence) error {
+	slot, shared, err := l.cache.take(s.tokens, s.Hidden == nil)
+	if err != nil {
+		return err
+	}
+	s.slot, s.placed, s.filled = slot, true, shared
+	if s.result.Started.IsZero() {
+		s.result.Cached = shared
+	}
+	return nil
+}
+
+// makeRoom sees to it that there are pages for what the running sequences compute next: those of ended sequences, or
+// else those of the sequence that came last, which waits again. Its tokens are computed once more later, as far as its
+// pages were needed.
+func (l *loop) makeRoom() error {
+	need := func() int {
+		pages, budget := 0, l.promptBudget()
+		for _, s := range l.running {
+			pages += l.cache.lack(s.slot, s.filled, s.filled+s.next(budget))
+		}
+		return pages
+	}
+	for {
+		enough, err := l.cache.makeFree(need)
+		if enough || err != nil {
+			return err
+		}
+		if l.pending != nil { // no token may be in flight
+			l.read(nil)
+			continue
+		}
+		if len(l.running) == 1 {
+			return errNoRoom
+		}
+		l.retreat(l.running[len(l.running)-1])
+		l.stats.Preemptions++
+	}
+}
+
+// errNoRoom cannot come up as long as the longest sequence has enough pages, which newLoop sees to.
+var errNoRoom = errors.New("the cache of keys and values has no page left for the only sequence")
+
+// next is how many tokens of s a step may take that can hold so many of prompts.
+func (s *sequence) next(budget int) int {
+	if s.inFlight {
+		return 1
+	}
+	return min(len(s.tokens)-s.filled, budget)
+}
+
+// retreat makes a running sequence wait again, before all others. No token of it may be in flight.
+func (l *loop) retreat(s *sequence) {
+	l.leave(s)
+	s.placed, s.inFlight, s.filled, s.handed = false, false, 0, 0
+	l.waiting = slices.Insert(l.waiting, 0, s)
+	l.engine.waiting.Add(1)
+}
+
+// leave takes a sequence out of those that run. Its slot keeps what the state holds of it.
+func (l *loop) leave(s *sequence) {
+	i := slices.Index(l.running, s)
+	l.running = slices.Delete(l.running, i, i+1)
+	l.cache.release(s.slot)
 }
 
 // promptBudget is how many prompt tokens the next step may take: few where answers are being written, so that they do
@@ -302,31 +338,55 @@ func (l *loop) promptBudget() int {
 	return l.chunk
 }
 
-// enqueue makes a step of all running sequences that have something to compute; nil if none has.
+// chosen are the running sequences that the next step is made of, and whether it computes hidden states: one that is
+// suspected alone; else those that want hidden states and those that want tokens by turns.
+func (l *loop) chosen() (sequences []*sequence, hidden bool) {
+	for _, s := range l.running {
+		if s.suspect != trusted {
+			s.suspect = onTrial
+			return []*sequence{s}, s.Hidden != nil
+		}
+	}
+	wants := func(hidden bool) []*sequence {
+		return slices.DeleteFunc(slices.Clone(l.running), func(s *sequence) bool { return (s.Hidden != nil) != hidden })
+	}
+	if sequences = wants(!l.hidden); len(sequences) > 0 {
+		return sequences, !l.hidden
+	}
+	return wants(l.hidden), l.hidden
+}
+
+// enqueue makes a step; nil if no running sequence has anything to compute, or nothing will be read of it.
 func (l *loop) enqueue() (*step, error) {
+	if err := l.makeRoom(); err != nil {
+		return nil, err
+	}
 	b := &l.step
 	b.reset()
 	budget := l.promptBudget()
 	var features sample.Features
-	for _, s := range l.running {
-		known := len(s.tokens) - s.filled
+	sequences, hidden := l.chosen()
+	for _, s := range sequences {
+		n := s.next(budget)
+		row := s.inFlight || hidden || n == len(s.tokens)-s.filled
 		switch {
-		case s.inFlight && len(s.tokens)+1 >= s.limit: // the token in flight is its last
+		case s.inFlight && len(s.tokens)+1 >= s.limit, n == 0: // the token in flight is its last; or others take the budget
 			continue
 		case s.inFlight:
-			b.add(s, 0, true)
-			features = features.Union(s.features())
-		case known > 0 && budget > 0:
-			n := min(known, budget)
+			b.add(s, 0, row)
+		default:
 			budget -= n
-			b.add(s, n, n == known)
-			if n == known {
-				features = features.Union(s.features())
-			}
+			b.add(s, n, row)
+		}
+		if row {
+			features = features.Union(s.features())
 		}
 	}
 	if len(b.members) == 0 {
 		return nil, nil
+	}
+	if hidden {
+		b.allRows()
 	}
 	now := time.Now()
 	b.tail.Reset(features)
@@ -336,44 +396,73 @@ func (l *loop) enqueue() (*step, error) {
 		if s.result.Started.IsZero() {
 			s.result.Started = now
 		}
-		if m.row {
+		if m.row && !hidden {
 			b.tail.Append(&s.Settings, s.tokens, s.inFlight, s.filled+m.count)
 			st.rows = append(st.rows, s)
 		}
+		l.cache.open(s.slot, s.filled, s.filled+m.count)
 	}
-	p, err := l.program(len(b.tokens), len(b.rows), len(b.slots), features)
-	if err != nil {
+	if err := l.launch(b, features, hidden, st); err != nil {
 		return nil, err
-	}
-	b.set(p.run)
-	if err := p.program.Run(p.run); err != nil {
-		return nil, describe(err, p.recorded)
 	}
 	for _, m := range b.members {
 		s := m.sequence
 		s.filled += m.count
-		s.inFlight = m.row
+		s.inFlight = m.row && !hidden
+		l.note(s)
 	}
+	l.hidden = hidden
 	l.stats.Steps++
 	l.stats.StepSequences += uint64(len(b.members))
 	l.stats.StepTokens += uint64(len(b.tokens))
-	if len(st.rows) == 0 {
+	if len(b.rows) == 0 {
 		// Nothing will be read of this step. Wait for it, so that steps do not pile up and a cancelled prompt ends soon.
 		return nil, l.context.Synchronize()
 	}
-	st.tokens = p.run.Output(0)
+	return st, nil
+}
+
+// note tells the cache what is known of a sequence in the state.
+func (l *loop) note(s *sequence) { l.cache.note(s.slot, s.tokens[:min(s.filled, len(s.tokens))]) }
+
+// launch enqueues the step that b holds.
+func (l *loop) launch(b *batch, features sample.Features, hidden bool, st *step) error {
+	if err := l.fault(); err != nil {
+		return err
+	}
+	p, err := l.program(len(b.tokens), len(b.rows), len(b.slots), features, hidden)
+	if err != nil {
+		return err
+	}
+	b.set(p.run)
+	if err := p.program.Run(p.run); err != nil {
+		return describe(err, p.recorded)
+	}
+	if len(b.rows) == 0 {
+		return nil
+	}
+	first := p.run.Output(0)
+	if hidden {
+		st.hidden, st.members = &first, slices.Clone(b.members)
+		return nil
+	}
+	st.tokens = first
 	if features.Logits {
 		logits := p.run.Output(1)
 		st.logits = &logits
 	}
-	return st, nil
+	return nil
 }
 
 // read waits for the pending step, hands out its tokens, and makes next the pending one.
 func (l *loop) read(next *step) {
 	st := l.pending
 	l.pending = next
-	if st == nil {
+	switch {
+	case st == nil:
+		return
+	case st.hidden != nil:
+		l.readHidden(st)
 		return
 	}
 	ids, logits, err := l.results(st)
@@ -397,10 +486,35 @@ func (l *loop) read(next *step) {
 	}
 }
 
+// readHidden hands out hidden states.
+func (l *loop) readHidden(st *step) {
+	width, count := l.model.Config.Hidden, 0
+	for _, m := range st.members {
+		count += m.count
+	}
+	states := make([]float32, count*width)
+	if err := errors.Join(l.fault(), bindings.ReadInto(*st.hidden, states), st.hidden.Free()); err != nil {
+		l.fail(err)
+		return
+	}
+	for _, m := range st.members {
+		s, own := m.sequence, states[:m.count*width]
+		states = states[len(own):]
+		if s.ended {
+			continue
+		}
+		s.suspect = trusted
+		s.Hidden(s.handed, own)
+		if s.handed += m.count; s.handed == len(s.tokens) {
+			l.end(s, Stop, nil)
+		}
+	}
+}
+
 // results reads what a step has computed and gives its values back.
 func (l *loop) results(st *step) (ids []int32, logits []float32, err error) {
 	ids = make([]int32, len(st.rows))
-	err = errors.Join(bindings.ReadInto(st.tokens, ids), st.tokens.Free())
+	err = errors.Join(l.fault(), bindings.ReadInto(st.tokens, ids), st.tokens.Free())
 	if st.logits != nil {
 		logits = make([]float32, len(st.rows)*l.model.Config.Vocabulary)
 		err = errors.Join(err, bindings.ReadInto(*st.logits, logits), st.logits.Free())
@@ -417,7 +531,9 @@ func (l *loop) deliver(s *sequence, id int32, logits []float32, now time.Time) {
 		l.end(s, Failed, errNotANumber)
 		return
 	}
+	s.suspect = trusted
 	s.tokens = append(s.tokens, id)
+	l.note(s)
 	s.result.Generated++
 	if s.result.FirstToken.IsZero() {
 		s.result.FirstToken = now
@@ -430,40 +546,47 @@ func (l *loop) deliver(s *sequence, id int32, logits []float32, now time.Time) {
 	}
 }
 
-// end takes a sequence out and tells its request. Its slot keeps what the state holds of it.
+// end takes a sequence out and tells its request.
 func (l *loop) end(s *sequence, reason Reason, err error) {
 	if s.ended {
 		return
 	}
 	s.ended = true
-	same := func(t *sequence) bool { return t == s }
-	if i := slices.IndexFunc(l.running, same); i >= 0 {
-		l.running = slices.Delete(l.running, i, i+1)
-		c := &l.slots[s.slot]
-		c.busy = false
-		c.tokens = append(c.tokens[:0], s.tokens[:min(s.filled, len(s.tokens))]...)
-	}
-	if !s.placed {
-		l.waiting = slices.DeleteFunc(l.waiting, same)
+	if s.placed {
+		l.leave(s)
+	} else {
+		l.waiting = slices.DeleteFunc(l.waiting, func(t *sequence) bool { return t == s })
 		l.engine.waiting.Add(-1)
 	}
 	s.result.Reason, s.result.Err, s.result.Ended = reason, err, time.Now()
 	s.Done(s.result)
 }
 
-// fail ends all running sequences: what their state holds after an error is unknown. With the device lost, it ends the
-// waiting ones too.
+// fail does what is left to do when a step failed. With the device lost, everything ends. Else what the state holds is
+// unknown, and so is whose fault it was: all running sequences are computed again, each alone until it has a token. One
+// that fails alone ends.
 func (l *loop) fail(err error) {
 	if errors.Is(err, bindings.ErrDevice) {
 		l.breakDown(err)
 		return
 	}
-	err = fmt.Errorf("the step failed: %w", err)
-	for _, s := range slices.Clone(l.running) {
-		l.end(s, Failed, err)
-		l.slots[s.slot].tokens = nil
-		_ = l.state.Reset(s.slot) // best effort: a slot without tokens is overwritten from its start
+	if st := l.pending; st != nil { // what it computed comes again
+		l.pending = nil
+		for _, v := range []*bindings.Value{&st.tokens, st.logits, st.hidden} {
+			if v != nil && *v != (bindings.Value{}) {
+				_ = v.Free() // nothing is left to do about a failure
+			}
+		}
 	}
+	for _, s := range slices.Backward(slices.Clone(l.running)) {
+		if s.suspect == onTrial {
+			l.end(s, Failed, fmt.Errorf("the step failed: %w", err))
+			continue
+		}
+		l.retreat(s)
+		s.suspect = suspected
+	}
+	l.cache.forget()
 }
 
 // breakDown ends everything for good.

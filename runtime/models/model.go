@@ -75,17 +75,28 @@ func (m *Model) Quantization(module string) (program.Quant, bool) {
 // Record records one step: from the inputs of [program.Step] to the logits f32 [R, vocabulary], which it hands to
 // tail together with the builder. A step without rows ends with the state. Activations have the given dtype.
 func (m *Model) Record(activation bindings.DType, limits program.Limits, tail func(*program.Builder, program.Step, *program.Value)) (*program.Program, error) {
+	return m.record(activation, limits, func(g *graph, hidden *program.Value) {
+		logits := g.Linear(hidden, m.head(), m.Config.Vocabulary)
+		g.Label("sampling")
+		tail(g.Builder, g.step, widened(g, logits))
+	})
+}
+
+// RecordHidden records one step up to the normed hidden states of the rows, its output "hidden", f32 [R, hidden].
+func (m *Model) RecordHidden(activation bindings.DType, limits program.Limits) (*program.Program, error) {
+	return m.record(activation, limits, func(g *graph, hidden *program.Value) {
+		g.Output("hidden", widened(g, hidden))
+	})
+}
+
+// record records a step; end goes on from the hidden states, if the step has rows.
+func (m *Model) record(activation bindings.DType, limits program.Limits, end func(*graph, *program.Value)) (*program.Program, error) {
 	b := program.NewBuilder(m, activation, limits)
 	step := b.Step()
 	step.Tokens = b.LoadTokens(step.Tokens, step.TokenSlots)
 	g := &graph{Builder: b, step: step, c: m.Config, rope: m.rope}
 	if h := m.family.record(g); h != nil {
-		logits := g.Linear(h, m.head(), m.Config.Vocabulary)
-		b.Label("sampling")
-		if activation != bindings.F32 {
-			logits = b.Cast(logits, bindings.F32)
-		}
-		tail(b, step, logits)
+		end(g, h)
 	}
 	p, err := b.Program()
 	if err != nil {
@@ -93,6 +104,14 @@ func (m *Model) Record(activation bindings.DType, limits program.Limits, tail fu
 	}
 	program.Optimize(p)
 	return p, nil
+}
+
+// widened is v in f32, in which the host reads values.
+func widened(g *graph, v *program.Value) *program.Value {
+	if v.Type.DType == bindings.F32 {
+		return v
+	}
+	return g.Cast(v, bindings.F32)
 }
 
 // head is the module that makes logits of hidden states.

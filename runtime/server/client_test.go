@@ -204,7 +204,7 @@ func TestGoClientOtherRoutes(t *testing.T) {
 		Model: "default", Input: openai.EmbeddingNewParamsInputUnion{OfString: openai.String("x")},
 	})
 	require.Contains(t, errorMessage(t, err), "is no embedding model")
-	f.phase.Store(&phase{model: f.inspect(embeddingModel{f.model})})
+	f.model.Vectors = true
 	vectors, err := c.Embeddings.New(t.Context(), openai.EmbeddingNewParams{
 		Model: "default", Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"x", "yz"}},
 	})

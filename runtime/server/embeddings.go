@@ -36,11 +36,10 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) error {
 	if err := o.Err(); err != nil {
 		return err
 	}
-	model, ok := l.Model.(embedder)
-	if !ok {
+	if err := l.Embeds(); err != nil {
 		return &apiError{
 			status: http.StatusBadRequest, kind: invalidRequest, code: "no_embedding_model", param: "model",
-			message: "model: " + l.id + " is no embedding model: it answers chats and completions",
+			message: "model: " + l.id + ": " + err.Error() + ": it answers chats and completions",
 		}
 	}
 	done, err := s.admit(len(inputs))
@@ -48,15 +47,15 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer done()
-	var list []embedding
+	vectors, err := l.Embed(r.Context(), inputs)
+	if err != nil {
+		return err
+	}
 	var total usage
-	for i, tokens := range inputs {
-		vector, err := model.Embed(r.Context(), tokens)
-		if err != nil {
-			return err
-		}
-		list = append(list, embedding{"embedding", i, encodeVector(vector, format)})
-		total.PromptTokens += len(tokens)
+	list := make([]embedding, len(inputs))
+	for i, v := range vectors {
+		list[i] = embedding{"embedding", i, encodeVector(v, format)}
+		total.PromptTokens += len(inputs[i])
 	}
 	exchangeOf(r).usage = total
 	s.writeJSON(w, http.StatusOK, map[string]any{

@@ -69,16 +69,15 @@ func (s *Server) writeGauges(e *exposition, l *loaded) {
 	stats := l.Stats()
 	gauge("Answers in the batch.", float64(stats.Running), "mlxcel_running", "vllm:num_requests_running")
 	gauge("Answers that wait for a place in the batch.", float64(stats.Waiting), "mlxcel_waiting", "vllm:num_requests_waiting")
-	held := 0
-	for _, slot := range stats.Slots {
-		if slot.Busy {
-			held += slot.Tokens
-		}
-	}
-	share := float64(held) / float64(max(len(stats.Slots)*l.Facts().MaxTokens, 1))
-	gauge("Tokens in the key-value cache of answers that are being made.", float64(held), "mlxcel_kv_tokens")
-	gauge("Their share of what fits, 0 to 1.", share, "mlxcel_kv_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-	count := func(help string, value uint64, name string) { e.figure("counter", help, float64(value), name) }
+	free := stats.Pages - stats.PagesHeld - stats.PagesKept
+	gauge("Pages of the key-value cache, of 64 tokens each.", float64(stats.Pages), "mlxcel_kv_pages")
+	gauge("Pages that answers which are being made hold.", float64(stats.PagesHeld), "mlxcel_kv_pages_used")
+	gauge("Pages that are kept of answers which have ended, until they are needed.", float64(stats.PagesKept), "mlxcel_kv_pages_kept")
+	gauge("Pages that hold nothing.", float64(free), "mlxcel_kv_pages_free")
+	gauge("Share of the pages that are used, 0 to 1.", float64(stats.PagesHeld)/float64(max(stats.Pages, 1)),
+		"mlxcel_kv_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+	count := func(help string, value uint64, names ...string) { e.figure("counter", help, float64(value), names...) }
+	count("Answers that had to wait again because pages ran out.", stats.Preemptions, "mlxcel_preemptions_total", "vllm:num_preemptions_total")
 	count("Steps of the engine.", stats.Steps, "mlxcel_steps_total")
 	count("Sequences of all steps: divided by the steps, the mean batch.", stats.StepSequences, "mlxcel_step_sequences_total")
 	count("Tokens that all steps computed.", stats.StepTokens, "mlxcel_step_tokens_total")

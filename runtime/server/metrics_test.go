@@ -49,6 +49,7 @@ func TestMetrics(t *testing.T) {
 		`vllm:num_requests_running{model_name="a\"b\\c"} 0`,
 		`vllm:num_requests_waiting{model_name="a\"b\\c"} 0`,
 		`mlxcel_ready 1`,
+		`mlxcel_kv_pages 512`, `mlxcel_kv_pages_used 0`, `mlxcel_kv_pages_kept 3`, `mlxcel_kv_pages_free 509`,
 		`mlxcel_inter_token_seconds_count 6`,
 	} {
 		require.True(t, strings.Contains(text, want+"\n"), want)

@@ -27,13 +27,10 @@ type Model interface {
 	RenderChat(messages []runtime.Message, tools json.RawMessage, args map[string]any) (string, error)
 	PromptTokens(runtime.Request) ([]int32, error)
 	Generate(context.Context, runtime.Request) iter.Seq2[runtime.Piece, error]
+	Embeds() error // nil if there are embeddings, or why not
+	Embed(ctx context.Context, inputs [][]int32) ([][]float32, error)
 	Broken() <-chan struct{} // closed when the model can serve nothing more
 	Err() error              // why
-}
-
-// embedder is a model that turns a text into a vector.
-type embedder interface {
-	Embed(ctx context.Context, tokens []int32) ([]float32, error)
 }
 
 // loaded is a model with what the server found out about it.

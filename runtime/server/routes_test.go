@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -127,16 +126,8 @@ func TestPhases(t *testing.T) {
 	require.Contains(t, text, "no such file")
 }
 
-// embedding is a fake that can embed.
-type embeddingModel struct{ *servertest.Model }
-
-func (embeddingModel) Embed(_ context.Context, tokens []int32) ([]float32, error) {
-	return []float32{float32(len(tokens)), -0.5}, nil
-}
-
 func TestEmbeddings(t *testing.T) {
-	f := start(t, nil)
-	f.phase.Store(&phase{model: f.inspect(embeddingModel{f.model})})
+	f := start(t, func(_ *Options, m *servertest.Model) { m.Vectors = true })
 	status, text := f.post(t, "/v1/embeddings", `{"input":["a","bcd",""]}`)
 	require.Equal(t, 400, status, text)
 	status, text = f.post(t, "/embeddings", `{"input":["a","bcd"],"model":"default"}`)

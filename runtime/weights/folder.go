@@ -50,6 +50,9 @@ func openFolder(dir string) (*Checkpoint, error) {
 	if c.ChatTemplate, err = chatTemplate(dir); err != nil {
 		return nil, err
 	}
+	if c.Pooling, err = folderPooling(dir); err != nil {
+		return nil, err
+	}
 	if c.Tensors, err = readShards(dir); err != nil {
 		return nil, err
 	}

@@ -158,6 +158,7 @@ func (h *ggufHeader) checkpoint() (*Checkpoint, error) {
 		Format:       FormatGGUF,
 		Config:       raw,
 		ChatTemplate: vocab.ChatTemplate,
+		Pooling:      ggufPooling(h.meta, arch),
 		Tensors:      tensors,
 		GGUF:         &GGUF{Version: h.version, Meta: h.meta, Vocab: vocab},
 	}, nil

@@ -47,6 +47,9 @@ type Checkpoint struct {
 	// in tokenizer_config.json is left to whoever reads that file.
 	ChatTemplate string
 
+	// Pooling is how vectors are made with the model, if it is an embedding model.
+	Pooling Pooling
+
 	// Tensors holds every tensor by the name that an MLX folder gives it,
 	// such as "model.layers.0.self_attn.q_proj.weight". Affine quantized
 	// modules have three: X.weight (U32, packed), X.scales and X.biases.

@@ -4,6 +4,7 @@
     python3 tests/goldens/make.py                     everything
     python3 tests/goldens/make.py --only tiny         the tiny random models
     python3 tests/goldens/make.py --only tiny --name llama-f32 --name qwen2-f32
+    python3 tests/goldens/make.py --only embeddings   embeddings of some tiny models
     python3 tests/goldens/make.py --only smollm2 --gguf FILE
 
 The first run makes a virtual environment with the pinned packages in the cache
@@ -63,7 +64,7 @@ def enter_environment():
 def main():
     """Reads the arguments and makes what they ask for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["tiny", "smollm2"], help="make one part only")
+    parser.add_argument("--only", choices=["tiny", "embeddings", "smollm2"], help="make one part only")
     parser.add_argument("--name", action="append", help="with --only tiny: this model only (repeatable)")
     parser.add_argument("--gguf", type=Path, help="SmolLM2-135M-Instruct.Q4_1.gguf, default: in the cache folder")
     arguments = parser.parse_args()
@@ -72,11 +73,15 @@ def main():
     import mlx.core as mx
 
     mx.set_default_device(mx.cpu)
-    if arguments.only != "smollm2":
+    if arguments.only in (None, "tiny"):
         import tiny
 
         tiny.make_all(HERE / "tiny", arguments.name)
-    if arguments.only != "tiny":
+    if arguments.only in (None, "embeddings"):
+        import embeddings
+
+        embeddings.make(HERE / "tiny", HERE / "embeddings.json")
+    if arguments.only in (None, "smollm2"):
         import smollm2
 
         models = cache_dir() / "models"

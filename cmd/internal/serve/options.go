@@ -1,17 +1,15 @@
 package serve
 
 import (
-	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"mlxcel/cmd/internal/cli"
+	"mlxcel/cmd/internal/models"
 	"mlxcel/runtime"
 	"mlxcel/runtime/server"
 )
@@ -20,7 +18,7 @@ import (
 type options struct {
 	library runtime.Options
 	model   runtime.ModelOptions
-	path    string
+	named   models.Flags
 	server  server.Options
 
 	host, keyFile string
@@ -38,7 +36,7 @@ type options struct {
 }
 
 func (o *options) define(f *pflag.FlagSet) {
-	f.StringVarP(&o.path, "model", "m", "", "MLX model folder or GGUF file `PATH`; default: $MLXCEL_MODEL, or the first one in the folder models beside the program")
+	o.named.Define(f)
 	f.StringVar(&o.host, "host", "127.0.0.1", "`ADDRESS` to listen on; 0.0.0.0 or :: for all of the machine's")
 	f.IntVar(&o.port, "port", 8080, "`PORT` to listen on; 0: any that is free")
 	f.StringVar(&o.server.Name, "alias", "", "`ID` of the model for clients; default: its name")
@@ -51,6 +49,8 @@ func (o *options) define(f *pflag.FlagSet) {
 
 	f.IntVarP(&o.model.ContextTokens, "context", "c", 0, "longest prompt and answer together, in `TOKENS`; default: what the model was trained for")
 	f.IntVar(&o.model.Slots, "parallel", 8, "`NUMBER` of answers that are made at once; more wait")
+	f.IntVar(&o.model.CacheTokens, "cache-tokens", 0, "room for keys and values of so many `TOKENS`, of all answers together and of those that have ended; default: for all --parallel answers, in at most half of the free memory")
+	f.BoolVar(&o.model.NoReuse, "no-prefix-cache", false, "compute every prompt from its beginning, also where another one began alike")
 	f.IntVar(&o.server.MaxAnswers, "queue", 256, "`NUMBER` of answers that are made or wait at once; more are refused with 503")
 	f.IntVar(&o.model.ChunkTokens, "prefill-chunk", 0, "prompt `TOKENS` computed between two tokens of running answers; default: a good number for the device")
 
@@ -60,7 +60,7 @@ func (o *options) define(f *pflag.FlagSet) {
 	f.Float64Var(&o.sampling.TopP, "top-p", 1, "the most likely tokens that have probability `P` together, where a request says nothing; 1: all")
 	f.Float64Var(&o.sampling.MinP, "min-p", 0, "the tokens that have `P` times the probability of the likeliest, where a request says nothing; 0: all")
 	f.Float64Var(&o.sampling.RepetitionPenalty, "repetition-penalty", 1, "make tokens seen before less likely by `FACTOR`, where a request says nothing; 1: do not")
-	f.Var(newChoice(&o.reasoning, "auto", "none"), "reasoning", "auto: put the model's reasoning into reasoning_content; none: leave it in the text")
+	f.Var(cli.NewChoice(&o.reasoning, "auto", "none"), "reasoning", "auto: put the model's reasoning into reasoning_content; none: leave it in the text")
 
 	f.IntVar(&o.maxBody, "max-body", 16, "largest request in `MEGABYTES`")
 	f.IntVar(&o.server.MaxMessages, "max-messages", 4096, "`NUMBER` of messages that a chat may have")
@@ -76,9 +76,9 @@ func (o *options) define(f *pflag.FlagSet) {
 
 	f.IntVar(&o.library.Threads, "threads", 0, "`NUMBER` of CPU threads; default: the library's choice")
 	f.StringVar(&o.library.Bundle, "bundle", "", "`FOLDER` with the libraries; default: $MLXCEL_BUNDLE, or the folder lib beside the program")
-	f.Var(newChoice(&o.library.Backend, "auto", "native", "mlx"), "backend", "library to compute with")
-	f.Var(newChoice(&o.library.Device, "auto", "cpu"), "device", "device to compute on")
-	f.Var(newChoice(&o.logFormat, "text", "json"), "log-format", "form of the log on stderr")
+	f.Var(cli.NewChoice(&o.library.Backend, "auto", "native", "mlx"), "backend", "library to compute with")
+	f.Var(cli.NewChoice(&o.library.Device, "auto", "cpu"), "device", "device to compute on")
+	f.Var(cli.NewChoice(&o.logFormat, "text", "json"), "log-format", "form of the log on stderr")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "log warnings and errors only")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more, such as connections that misbehave; never what anyone wrote")
 }
@@ -93,6 +93,7 @@ func (o *options) check() error {
 		{"port", o.port, 0, 65535},
 		{"context", o.model.ContextTokens, 0, 1 << 30},
 		{"parallel", o.model.Slots, 1, 4096},
+		{"cache-tokens", o.model.CacheTokens, 0, 1 << 30},
 		{"queue", o.server.MaxAnswers, 1, 1 << 20},
 		{"prefill-chunk", o.model.ChunkTokens, 0, 1 << 20},
 		{"max-tokens", o.server.MaxTokens, 0, 1 << 30},
@@ -142,30 +143,3 @@ func (o *options) level() slog.Level {
 }
 
 func (o *options) address() string { return net.JoinHostPort(o.host, strconv.Itoa(o.port)) }
-
-// choice is a flag whose value is one of a few words.
-type choice struct {
-	value   *string
-	allowed []string
-}
-
-// newChoice makes a flag that is the first of the words unless set.
-func newChoice(value *string, allowed ...string) *choice {
-	*value = allowed[0]
-	return &choice{value, allowed}
-}
-
-// Set takes a word.
-func (c *choice) Set(word string) error {
-	if !slices.Contains(c.allowed, word) {
-		return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
-	}
-	*c.value = word
-	return nil
-}
-
-// String returns the word.
-func (c *choice) String() string { return *c.value }
-
-// Type names the value in the help.
-func (c *choice) Type() string { return strings.Join(c.allowed, "|") }

@@ -123,7 +123,7 @@ func serve(ctx context.Context, o *options, open Open, stderr io.Writer) error {
 	loaded := make(chan Model, 1)
 	go func() {
 		defer close(loaded)
-		m, err := open(o.library, o.path, o.model)
+		m, err := load(ctx, o, open, log)
 		if err == nil {
 			loaded <- m
 			err = s.Ready(m)
@@ -155,6 +155,15 @@ func serve(ctx context.Context, o *options, open Open, stderr io.Writer) error {
 		log.Info("stopped")
 	}
 	return err
+}
+
+// load finds the model, which may be to be downloaded, and opens it.
+func load(ctx context.Context, o *options, open Open, log *slog.Logger) (Model, error) {
+	path, err := o.named.LocateLogged(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	return open(o.library, path, o.model)
 }
 
 // untilSignal returns a context that ends at the first SIGTERM or Ctrl-C. At a second one the process ends at once.

@@ -19,6 +19,7 @@ import (
 	"mlxcel/cmd/internal/cli"
 	"mlxcel/runtime"
 	"mlxcel/runtime/server/servertest"
+	testhub "mlxcel/tests/hub"
 )
 
 // fake is a model that can be closed.
@@ -32,6 +33,7 @@ func (f fake) Close() error { close(f.closed); return nil }
 // running is the command, being run.
 type running struct {
 	model    fake
+	path     string
 	settings runtime.ModelOptions
 	stop     context.CancelFunc
 	code     chan int
@@ -48,8 +50,8 @@ func run(t *testing.T, args ...string) *running {
 	ctx, cancel := context.WithCancel(t.Context())
 	r.stop = cancel
 	t.Cleanup(cancel)
-	open := func(_ runtime.Options, _ string, m runtime.ModelOptions) (Model, error) {
-		r.settings = m
+	open := func(_ runtime.Options, path string, m runtime.ModelOptions) (Model, error) {
+		r.path, r.settings = path, m
 		return r.model, nil
 	}
 	go func() {
@@ -199,9 +201,9 @@ func TestWrongFlags(t *testing.T) {
 		"--keep-alive 0":           `--keep-alive is 0s, want more than 0`,
 		"--temp -1":                `temperature`,
 		"--tls-cert x":             `--tls-cert and --tls-key are of use together only`,
-		"--reasoning maybe":        `want auto or none`,
-		"--log-format xml":         `want text or json`,
-		"--backend cuda":           `want auto or native or mlx`,
+		"--reasoning maybe":        `want auto, none`,
+		"--log-format xml":         `want text, json`,
+		"--backend cuda":           `want auto, native, mlx`,
 		"--threads -1":             `--threads is -1`,
 		"--parallel -1":            `--parallel is -1`,
 		"--api-key  --port 0 --no": ``,
@@ -239,4 +241,25 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// A model by name is downloaded before it is opened, under a server that already answers; one that is not there ends
+// the program with the reason.
+func TestModelByName(t *testing.T) {
+	h := testhub.Start(t)
+	h.Add("org/model", &testhub.Model{Files: map[string]*testhub.File{"config.json": testhub.Text("{}"), "model.safetensors": testhub.LFS([]byte("x"))}})
+	t.Setenv("HF_ENDPOINT", h.URL)
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	t.Setenv("HF_TOKEN", testhub.Token)
+	t.Setenv("HF_HUB_OFFLINE", "")
+	r := run(t, "-m", "org/model")
+	r.url(t)
+	require.Contains(t, r.log.String(), "msg=downloading model=org/model size=")
+	require.FileExists(t, filepath.Join(r.path, "config.json"))
+	r.stop()
+	require.Equal(t, cli.ExitOK, r.end(t))
+
+	r = run(t, "-m", "org/other", "--offline")
+	require.Equal(t, cli.ExitFailure, r.end(t))
+	require.Regexp(t, `server: the network must not be used: .*org/other`, r.log.String())
 }

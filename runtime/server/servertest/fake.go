@@ -34,6 +34,7 @@ type Model struct {
 	Context int // longest prompt and answer together
 	Source  string
 	Slots   int
+	Vectors bool // it makes embeddings, of the number of tokens and -0.5
 	// Script says what to answer to a prompt; nil repeats the prompt's last message.
 	Script func(prompt string, r runtime.Request) Answer
 
@@ -112,6 +113,7 @@ func (m *Model) Facts() runtime.Facts {
 // Stats counts requests.
 func (m *Model) Stats() engine.Stats {
 	s := engine.Stats{Running: int(m.running.Load()), Waiting: int(m.waiting.Load()), Steps: m.steps.Load(), StepSequences: m.steps.Load()}
+	s.Pages, s.PagesHeld, s.PagesKept = 64*m.Slots, s.Running, 3
 	for i := range m.Slots {
 		s.Slots = append(s.Slots, engine.SlotStats{Busy: i < s.Running, Tokens: 10 * i})
 	}
@@ -160,6 +162,23 @@ func (m *Model) PromptTokens(r runtime.Request) ([]int32, error) {
 		return nil, runtime.ErrEmptyPrompt
 	}
 	return r.Tokens, nil
+}
+
+// Embeds follows Vectors.
+func (m *Model) Embeds() error {
+	if m.Vectors {
+		return nil
+	}
+	return runtime.ErrNoEmbedder
+}
+
+// Embed makes vectors.
+func (m *Model) Embed(_ context.Context, inputs [][]int32) ([][]float32, error) {
+	var vectors [][]float32
+	for _, tokens := range inputs {
+		vectors = append(vectors, []float32{float32(len(tokens)), -0.5})
+	}
+	return vectors, nil
 }
 
 // Broken is closed by Break.

@@ -1,4 +1,4 @@
-package main
+package models
 
 import (
 	"context"
@@ -13,22 +13,39 @@ import (
 	"mlxcel/runtime/hub"
 )
 
-// fetch downloads a model, shows how that goes, and lets Ctrl-C end it.
-func fetch(ctx context.Context, settings hub.Settings, r hub.Request, v view, stderr io.Writer) (*hub.Result, error) {
+// Fetch downloads a model, shows how that goes, and lets Ctrl-C end it.
+func Fetch(ctx context.Context, settings hub.Settings, r hub.Request, v View, stderr io.Writer) (*hub.Result, error) {
 	ctx, stop := cli.Interruptible(ctx, nil)
 	defer stop()
+	last := &lastTally{View: v}
+	result, err := download(ctx, settings, r, last)
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintf(stderr, "stopped with %s here, which are kept: the same command goes on\n", last.tally.progress())
+		return nil, cli.ErrInterrupted
+	}
+	return result, err
+}
+
+// download downloads a model and shows how that goes.
+func download(ctx context.Context, settings hub.Settings, r hub.Request, v View) (*hub.Result, error) {
 	t := &tally{files: map[string]*fileTally{}}
 	r.Progress = func(e hub.Event) {
 		t.count(e, time.Now())
 		v.event(e, t)
 	}
-	result, err := hub.Download(ctx, settings, r)
-	v.end(t)
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintf(stderr, "stopped with %s here, which are kept: the same command goes on\n", t.progress())
-		return nil, cli.ErrInterrupted
-	}
-	return result, err
+	defer v.end(t)
+	return hub.Download(ctx, settings, r)
+}
+
+// lastTally is a view that keeps what was counted.
+type lastTally struct {
+	View
+	tally *tally
+}
+
+func (v *lastTally) end(t *tally) {
+	v.tally = t
+	v.View.end(t)
 }
 
 // tally counts what has arrived. Its fields are for views to read.
@@ -92,7 +109,7 @@ func (t *tally) speed() float64 {
 
 // progress says how much is here.
 func (t *tally) progress() string {
-	return fmt.Sprintf("%s of %s", formatBytes(max(t.bytes, 1)), formatBytes(max(t.size, 1)))
+	return fmt.Sprintf("%s of %s", cli.Bytes(max(t.bytes, 1)), cli.Bytes(max(t.size, 1)))
 }
 
 // pace says how fast it goes and how long it still takes, "" while unknown.
@@ -102,17 +119,17 @@ func (t *tally) pace() string {
 		return ""
 	}
 	left := time.Duration(float64(t.size-t.bytes) / speed * float64(time.Second))
-	return fmt.Sprintf("%s/s, %s left", formatBytes(int64(speed)), left.Round(time.Second))
+	return fmt.Sprintf("%s/s, %s left", cli.Bytes(int64(speed)), left.Round(time.Second))
 }
 
-// view shows how a download goes. Its methods are called by one goroutine at a time.
-type view interface {
+// View shows how a download goes. Its methods are called by one goroutine at a time.
+type View interface {
 	event(e hub.Event, t *tally)
 	end(t *tally)
 }
 
-// newView returns the right one for who looks.
-func newView(s cli.Streams, quiet, asJSON bool) view {
+// NewView returns the right one for who looks.
+func NewView(s cli.Streams, quiet, asJSON bool) View {
 	switch {
 	case asJSON:
 		return &jsonView{encoder: json.NewEncoder(s.Out)}
@@ -121,7 +138,7 @@ func newView(s cli.Streams, quiet, asJSON bool) view {
 	case terminal.Is(s.Err):
 		return newBars(s.Err)
 	}
-	return &lineView{w: s.Err, every: 5 * time.Second, last: time.Now()}
+	return newLineView(func(line string) { fmt.Fprintln(s.Err, line) })
 }
 
 // quietView shows nothing.
@@ -132,22 +149,26 @@ func (quietView) end(*tally)              {}
 
 // lineView writes a line every few seconds.
 type lineView struct {
-	w     io.Writer
+	say   func(line string)
 	every time.Duration
 	last  time.Time
+}
+
+func newLineView(say func(line string)) *lineView {
+	return &lineView{say: say, every: 5 * time.Second, last: time.Now()}
 }
 
 func (v *lineView) event(e hub.Event, t *tally) {
 	switch {
 	case e.Kind == hub.EventRetry:
-		fmt.Fprintln(v.w, retryLine(e))
+		v.say(retryLine(e))
 	case e.Kind == hub.EventProgress && t.now.Sub(v.last) >= v.every:
 		v.last = t.now
 		line := t.progress()
 		if pace := t.pace(); pace != "" {
 			line += ", " + pace
 		}
-		fmt.Fprintln(v.w, line)
+		v.say(line)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package models
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 func TestTally(t *testing.T) {
 	var out bytes.Buffer
-	v := &lineView{w: &out, every: 5 * time.Second}
+	v := newLineView(func(line string) { out.WriteString(line + "\n") })
 	c := &tally{files: map[string]*fileTally{}}
 	now := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	v.last = now
