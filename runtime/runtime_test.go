@@ -147,15 +147,17 @@ func bytesOf(a []int32) []byte {
 
 func TestCancel(t *testing.T) {
 	m := load(t, open(t), tiny("llama-f32"), ModelOptions{})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	n := 0
 	var last Piece
 	var lastErr error
-	for p, err := range m.Generate(ctx, Request{Tokens: []int32{1}}) {
-		last, lastErr = p, err
-		if n++; n == 3 {
-			cancel()
+	for try := 0; try < 20 && lastErr == nil; try++ { // on a busy machine the whole answer may be there before it is cancelled
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := 0
+		for p, err := range m.Generate(ctx, Request{Tokens: []int32{1}}) {
+			last, lastErr = p, err
+			if n++; n == 3 {
+				cancel()
+			}
 		}
 	}
 	require.ErrorIs(t, lastErr, context.Canceled)
