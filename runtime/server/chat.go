@@ -28,11 +28,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 
 // chatRequest reads and checks a request. done must be called when it was answered.
 func (s *Server) chatRequest(w http.ResponseWriter, r *http.Request) (_ *chatRequest, done func(), err error) {
-	l, err := s.model()
-	if err != nil {
-		return nil, nil, err
-	}
-	o, err := s.readObject(w, r)
+	l, o, err := s.open(w, r)
 	if err != nil {
 		return nil, nil, err
 	}

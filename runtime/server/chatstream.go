@@ -1,6 +1,9 @@
 package server
 
-import "net/http"
+import (
+	"errors"
+	"net/http"
+)
 
 // chatDelta is what a chunk adds to a choice's message.
 type chatDelta struct {
@@ -39,14 +42,12 @@ func (s *Server) chatStream(w http.ResponseWriter, r *http.Request, c *chatReque
 		if err != nil {
 			return err
 		}
-		if c.withUsage {
-			last := head
-			last.Usage = total
-			if err := stream.send("", last); err != nil {
-				return err
-			}
+		if !c.withUsage {
+			return stream.done()
 		}
-		return stream.done()
+		last := head
+		last.Usage = total
+		return errors.Join(stream.send("", last), stream.done())
 	})
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -37,11 +38,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) completionRequest(w http.ResponseWriter, r *http.Request) (_ *completionRequest, done func(), err error) {
-	l, err := s.model()
-	if err != nil {
-		return nil, nil, err
-	}
-	o, err := s.readObject(w, r)
+	l, o, err := s.open(w, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -321,13 +318,11 @@ func (s *Server) completionStream(w http.ResponseWriter, r *http.Request, c *com
 		if err != nil {
 			return err
 		}
-		if c.withUsage {
-			last := head
-			last.Usage = total
-			if err := stream.send("", last); err != nil {
-				return err
-			}
+		if !c.withUsage {
+			return stream.done()
 		}
-		return stream.done()
+		last := head
+		last.Usage = total
+		return errors.Join(stream.send("", last), stream.done())
 	})
 }

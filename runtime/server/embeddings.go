@@ -18,11 +18,7 @@ type embedding struct {
 
 // embeddings answers POST /v1/embeddings.
 func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.model()
-	if err != nil {
-		return err
-	}
-	o, err := s.readObject(w, r)
+	l, o, err := s.open(w, r)
 	if err != nil {
 		return err
 	}

@@ -59,11 +59,7 @@ func (s *Server) slots(w http.ResponseWriter, _ *http.Request) error {
 
 // tokenize answers POST /tokenize.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.model()
-	if err != nil {
-		return err
-	}
-	o, err := s.readObject(w, r)
+	l, o, err := s.open(w, r)
 	if err != nil {
 		return err
 	}
@@ -111,11 +107,7 @@ func (l *loaded) pieces(ids []int32) []map[string]any {
 
 // detokenize answers POST /detokenize.
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.model()
-	if err != nil {
-		return err
-	}
-	o, err := s.readObject(w, r)
+	l, o, err := s.open(w, r)
 	if err != nil {
 		return err
 	}
@@ -132,11 +124,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 
 // applyTemplate answers POST /apply-template with the prompt that a chat becomes.
 func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.model()
-	if err != nil {
-		return err
-	}
-	o, err := s.readObject(w, r)
+	l, o, err := s.open(w, r)
 	if err != nil {
 		return err
 	}

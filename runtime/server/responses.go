@@ -35,11 +35,7 @@ func (s *Server) responses(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) responsesRequest(w http.ResponseWriter, r *http.Request) (_ *responsesRequest, done func(), err error) {
-	l, err := s.model()
-	if err != nil {
-		return nil, nil, err
-	}
-	o, err := s.readObject(w, r)
+	l, o, err := s.open(w, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,9 +169,9 @@ func responseRest(o *object) {
 
 // getResponse answers GET /v1/responses/{id}.
 func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) error {
-	stored := s.stored.get(mux.Vars(r)["id"])
-	if stored == nil {
-		return noResponse(r)
+	stored, err := s.kept(r)
+	if err != nil {
+		return err
 	}
 	s.writeJSON(w, http.StatusOK, stored.response)
 	return nil
@@ -183,9 +179,9 @@ func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) error {
 
 // getResponseInput answers GET /v1/responses/{id}/input_items.
 func (s *Server) getResponseInput(w http.ResponseWriter, r *http.Request) error {
-	stored := s.stored.get(mux.Vars(r)["id"])
-	if stored == nil {
-		return noResponse(r)
+	stored, err := s.kept(r)
+	if err != nil {
+		return err
 	}
 	s.writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": stored.input, "has_more": false})
 	return nil
@@ -199,6 +195,14 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.writeJSON(w, http.StatusOK, map[string]any{"id": id, "object": "response", "deleted": true})
 	return nil
+}
+
+// kept is the response that a path names.
+func (s *Server) kept(r *http.Request) (*storedResponse, error) {
+	if stored := s.stored.get(mux.Vars(r)["id"]); stored != nil {
+		return stored, nil
+	}
+	return nil, noResponse(r)
 }
 
 func noResponse(r *http.Request) error {

@@ -90,6 +90,16 @@ func (s *Server) model() (*loaded, error) {
 	}
 }
 
+// open returns the model, and the object of a request to it.
+func (s *Server) open(w http.ResponseWriter, r *http.Request) (*loaded, *object, error) {
+	l, err := s.model()
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := s.readObject(w, r)
+	return l, o, err
+}
+
 // admit counts n answers that are about to be made, or refuses them. The caller must call the returned function when they
 // are done.
 func (s *Server) admit(n int) (done func(), err error) {

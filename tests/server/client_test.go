@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mlxcel/runtime"
+	"mlxcel/runtime/server"
 	"mlxcel/runtime/server/servertest"
 )
 
 // client is the official one, unchanged but for the address.
-func (f *fixture) client() openai.Client {
-	return openai.NewClient(option.WithBaseURL(f.url+"/v1"), option.WithAPIKey("key"), option.WithMaxRetries(0))
+func client(url string) openai.Client {
+	return openai.NewClient(option.WithBaseURL(url+"/v1"), option.WithAPIKey("key"), option.WithMaxRetries(0))
 }
 
 // errorMessage is what an error object said.
@@ -31,8 +32,9 @@ func errorMessage(t *testing.T, err error) string {
 	return e.Message
 }
 
-func withKey(o *Options, m *servertest.Model) {
-	o.Keys = []string{"key"}
+// clientServer answers a client with a key.
+func clientServer(t *testing.T) (openai.Client, *servertest.Model) {
+	url, m := fakeServer(t, server.Options{Keys: []string{"key"}})
 	m.Script = func(prompt string, _ runtime.Request) servertest.Answer {
 		switch {
 		case strings.Contains(prompt, "Tools:"):
@@ -44,11 +46,11 @@ func withKey(o *Options, m *servertest.Model) {
 		}
 		return servertest.Answer{Text: "Héllo 世界"}
 	}
+	return client(url), m
 }
 
 func TestGoClientChat(t *testing.T) {
-	f := start(t, withKey)
-	c := f.client()
+	c, _ := clientServer(t)
 	params := openai.ChatCompletionNewParams{
 		Model: "fake-1B",
 		Messages: []openai.ChatCompletionMessageParamUnion{
@@ -82,8 +84,7 @@ func TestGoClientChat(t *testing.T) {
 
 // A whole round with a tool: the call, its result, the answer.
 func TestGoClientTools(t *testing.T) {
-	f := start(t, withKey)
-	c := f.client()
+	c, m := clientServer(t)
 	params := openai.ChatCompletionNewParams{
 		Model:    "default",
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")},
@@ -118,13 +119,12 @@ func TestGoClientTools(t *testing.T) {
 	params.Messages = append(params.Messages, answer.Choices[0].Message.ToParam(), openai.ToolMessage("rain", call.ID))
 	_, err = c.Chat.Completions.New(t.Context(), params)
 	require.NoError(t, err)
-	require.Contains(t, f.model.Prompt(f.model.Last()), "<|im_start|>tool\nrain<|im_end|>")
-	require.Contains(t, f.model.Prompt(f.model.Last()), `<tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>I look.`)
+	require.Contains(t, m.Prompt(m.Last()), "<|im_start|>tool\nrain<|im_end|>")
+	require.Contains(t, m.Prompt(m.Last()), `<tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>I look.`)
 }
 
 func TestGoClientReasoning(t *testing.T) {
-	f := start(t, withKey)
-	c := f.client()
+	c, _ := clientServer(t)
 	answer, err := c.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("think")}, ReasoningEffort: shared.ReasoningEffortLow,
 	})
@@ -136,8 +136,7 @@ func TestGoClientReasoning(t *testing.T) {
 }
 
 func TestGoClientErrors(t *testing.T) {
-	f := start(t, withKey)
-	c := f.client()
+	c, m := clientServer(t)
 	var e *openai.Error
 	hi := []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}
 	_, err := c.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Messages: hi, Temperature: openai.Float(3)})
@@ -164,17 +163,16 @@ func TestGoClientErrors(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	f.model.Script = func(string, runtime.Request) servertest.Answer {
+	m.Script = func(string, runtime.Request) servertest.Answer {
 		return servertest.Answer{Text: "a", Endless: true, PerToken: time.Millisecond}
 	}
 	_, err = c.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{Messages: hi})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Eventually(t, func() bool { return f.model.Active() == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return m.Active() == 0 }, 5*time.Second, time.Millisecond)
 }
 
 func TestGoClientOtherRoutes(t *testing.T) {
-	f := start(t, withKey)
-	c := f.client()
+	c, m := clientServer(t)
 	models, err := c.Models.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "fake-1B", models.Data[0].ID)
@@ -204,7 +202,7 @@ func TestGoClientOtherRoutes(t *testing.T) {
 		Model: "default", Input: openai.EmbeddingNewParamsInputUnion{OfString: openai.String("x")},
 	})
 	require.Contains(t, errorMessage(t, err), "is no embedding model")
-	f.model.Vectors = true
+	m.Vectors = true
 	vectors, err := c.Embeddings.New(t.Context(), openai.EmbeddingNewParams{
 		Model: "default", Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"x", "yz"}},
 	})
@@ -213,8 +211,7 @@ func TestGoClientOtherRoutes(t *testing.T) {
 }
 
 func TestGoClientResponses(t *testing.T) {
-	f := start(t, withKey)
-	c := f.client()
+	c, m := clientServer(t)
 	params := responses.ResponseNewParams{
 		Model: "fake-1B", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("think")}, Instructions: openai.String("Be brief."),
 		MaxOutputTokens: openai.Int(100), Metadata: shared.Metadata{"a": "b"},
@@ -248,7 +245,7 @@ func TestGoClientResponses(t *testing.T) {
 	require.Equal(t, "I look.", text)
 	require.Equal(t, `{"city":"Paris"}`, arguments)
 	require.Equal(t, "completed", status)
-	require.Contains(t, f.model.Prompt(f.model.Last()), "think<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>")
+	require.Contains(t, m.Prompt(m.Last()), "think<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>")
 
 	require.NoError(t, c.Responses.Delete(t.Context(), first.ID))
 	_, err = c.Responses.New(t.Context(), params)
