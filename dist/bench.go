@@ -18,14 +18,23 @@ import (
 
 // bench is the subcommand bench: mlxcel and a peer on the same model and
 // machine, in turns, as a table of medians on stdout. `bench` is the library on
-// MLX beside mlx-lm, `bench cpu` the native one beside llama.cpp.
+// MLX beside mlx-lm, `bench cpu` the native one beside llama.cpp, `bench server`
+// the server beside llama-server.
 func bench(ctx context.Context, p *project, args []string) error {
 	run := p.benchMLX
-	if len(args) > 0 && args[0] == "cpu" {
-		run, args = p.benchCPU, args[1:]
-	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 5, "runs of each side; the tables show medians")
+	switch {
+	case len(args) > 0 && args[0] == "cpu":
+		run, args = p.benchCPU, args[1:]
+	case len(args) > 0 && args[0] == "server":
+		var b serverBench
+		flags.StringVar(&b.clients, "clients", "1,2,4,8,16,32", "numbers of clients")
+		flags.DurationVar(&b.time, "time", time.Minute, "how long, for each number of clients and side")
+		flags.IntVar(&b.tokens, "tokens", 64, "length of answers")
+		run = func(ctx context.Context, rounds int) error { return p.benchServer(ctx, rounds, b) }
+		args = args[1:]
+	}
 	if err := parseFlags(p, flags, args); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -52,11 +51,9 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 	if err != nil {
 		return err
 	}
-	bin := os.Getenv("MLXCEL_LLAMA_BIN") // a build of one's own
-	if bin == "" {
-		if bin, err = p.buildLlama(ctx, tools); err != nil {
-			return err
-		}
+	bin, err := p.llama(ctx, tools)
+	if err != nil {
+		return err
 	}
 	cores := runtime.NumCPU()
 	decode := func(threads, depth int) func() (float64, error) {

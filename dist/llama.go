@@ -30,6 +30,15 @@ func (p *project) pipSource(ctx context.Context, a artifact, dir string) error {
 // llamaTools are the programs of llama.cpp that benchmarks run.
 var llamaTools = []string{"llama-bench", "llama-batched-bench", "llama-server"}
 
+// llama returns the folder of llama.cpp's programs: that of $MLXCEL_LLAMA_BIN, or
+// of a build for this processor.
+func (p *project) llama(ctx context.Context, tools buildTools) (string, error) {
+	if bin := os.Getenv("MLXCEL_LLAMA_BIN"); bin != "" {
+		return bin, nil
+	}
+	return p.buildLlama(ctx, tools)
+}
+
 // buildLlama builds llama.cpp and returns the folder of its programs. It takes
 // about ten minutes on two cores, once.
 func (p *project) buildLlama(ctx context.Context, tools buildTools) (string, error) {

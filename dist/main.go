@@ -33,7 +33,7 @@ type command struct {
 var commands = []command{
 	{"demo", "set everything up and answer a prompt with a real model", demo},
 	{"test", "set everything up and run every test (--long: with mlx-lm, longer fuzzing)", test},
-	{"bench", "measure mlxcel beside mlx-lm (bench) or llama.cpp (bench cpu)", bench},
+	{"bench", "measure mlxcel beside mlx-lm (bench), llama.cpp (bench cpu) or llama-server (bench server)", bench},
 	{"setup", "set up what demo needs, without running it (--tests, --windows: what these need, too)", setupCommand},
 	{"build", "build the library, the bundle and the programs into bin/", build},
 	{"lock", "fetch pinned versions again and renew sizes and hashes in dist/lock.json (--only PACKAGE)", renewLock},

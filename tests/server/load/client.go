@@ -84,7 +84,8 @@ func (c config) prompt(client, k int) string {
 func (c config) ask(ctx context.Context, client *http.Client, i, k int) (*answer, error) {
 	body, _ := json.Marshal(map[string]any{
 		"messages": []map[string]string{{"role": "user", "content": c.prompt(i, k)}}, "max_tokens": c.tokens, "temperature": 0.8, "seed": 1000*i + k,
-		"stream": true, "stream_options": map[string]bool{"include_usage": true},
+		"ignore_eos": true, // so that servers do the same work, whatever the answers are
+		"stream":     true, "stream_options": map[string]bool{"include_usage": true},
 	})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {

@@ -4,11 +4,13 @@
 //	go run ./tests/server/load --url http://127.0.0.1:8080 --clients 1,2,4,8,16,32 --time 60s
 //
 // It prints a line for each number of clients: tokens a second of all together, the times to the first token and between
-// tokens, and what failed. With --pid, also how the memory of that process grew over the second half.
+// tokens, and what failed. With --pid, also how the memory of that process grew over the second half. --json prints
+// objects, of [Figures].
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -40,16 +42,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&c.url, "url", "http://127.0.0.1:8080", "address of the server, on this machine")
 	clients := flags.String("clients", "1,2,4,8,16,32", "numbers of clients, one after the other")
 	flags.DurationVar(&c.time, "time", time.Minute, "how long, for each number of clients")
-	flags.IntVar(&c.tokens, "tokens", 32, "longest answer")
+	flags.IntVar(&c.tokens, "tokens", 32, "length of answers")
 	flags.IntVar(&c.long, "long", 4, "every so many-th prompt has about 600 tokens; 0: none")
 	pid := flags.Int("pid", 0, "process whose memory is watched")
+	asJSON := flags.Bool("json", false, "print a JSON object a line")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if err := c.check(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%7s %8s %6s %9s %9s %9s %9s %9s %10s\n", "clients", "requests", "failed", "tok/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "rss growth")
+	if !*asJSON {
+		fmt.Fprintf(out, "%7s %8s %6s %9s %9s %9s %9s %9s %10s\n", "clients", "requests", "failed", "tok/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "rss growth")
+	}
 	failed := 0
 	for word := range strings.SplitSeq(*clients, ",") {
 		n, err := strconv.Atoi(word)
@@ -58,10 +63,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		watch := watchMemory(*pid, c.time)
 		r := c.measure(ctx, n)
-		r.write(out, n, watch())
-		failed += r.failed
-		for _, e := range r.errors {
-			fmt.Fprintln(out, "   ", e)
+		figures := r.figures(n, watch())
+		failed += figures.Failed
+		if *asJSON {
+			if err := json.NewEncoder(out).Encode(figures); err != nil {
+				return err
+			}
+		} else {
+			figures.write(out)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
