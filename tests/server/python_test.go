@@ -34,9 +34,11 @@ func python(t *testing.T) string {
 func TestPythonClient(t *testing.T) {
 	interpreter := python(t)
 	url, _ := fakeServer(t, server.Options{Keys: []string{"key"}})
+	embeds, m := fakeServer(t, server.Options{})
+	m.Vectors = true
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, interpreter, filepath.Join("testdata", "client.py"), url)
+	command := exec.CommandContext(ctx, interpreter, filepath.Join("testdata", "client.py"), url, embeds)
 	command.Env = append(os.Environ(), "PYTHONIOENCODING=utf-8", "NO_PROXY=127.0.0.1", "OPENAI_LOG=")
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, string(output))

@@ -1,6 +1,6 @@
-"""Uses the official Python client, unchanged, against the server whose address is the first argument.
+"""Uses the official Python client, unchanged, against two servers: the second one's model makes embeddings, of the number of tokens and -0.5.
 
-The model is the fake of package servertest. Every check that fails ends the program with a traceback.
+The models are the fake of package servertest. Every check that fails ends the program with a traceback.
 """
 
 import sys
@@ -90,6 +90,13 @@ def models(client):
     assert client.models.retrieve("fake-1B").object == "model"
 
 
+def embeddings(client):
+    answer = client.embeddings.create(model="default", input=["x", "yz"])
+    assert [e.embedding for e in answer.data] == [[1, -0.5], [2, -0.5]], answer  # asked for and sent in base64
+    assert answer.usage.prompt_tokens == 3
+    assert client.embeddings.create(model="default", input=[97, 98], encoding_format="float").data[0].embedding == [2, -0.5]
+
+
 def errors(client, address):
     hi = [{"role": "user", "content": "hi"}]
     error = expect(openai.BadRequestError, lambda: client.chat.completions.create(model="default", messages=hi, temperature=3))
@@ -117,6 +124,7 @@ def main():
     for check in (chat, reasoning, tools, completions, responses, models):
         check(client)
     errors(client, address)
+    embeddings(openai.OpenAI(base_url=sys.argv[2] + "/v1", api_key="none", max_retries=0, timeout=20))
     print("all answers are right")
 
 
