@@ -47,7 +47,7 @@ type contest struct {
 
 // benchCPU compares the native library with llama.cpp, built for this processor.
 func (p *project) benchCPU(ctx context.Context, rounds int) error {
-	tools, err := p.buildTools(ctx)
+	tools, err := p.buildTools(ctx, linuxTarget)
 	if err != nil {
 		return err
 	}

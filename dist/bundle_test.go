@@ -1,18 +1,137 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// makeLibrary compiles an empty shared library that needs others.
-func makeLibrary(t *testing.T, compiler, path, runpath string, needs ...string) {
+// small returns a bundle of a few small files, and where they are.
+func small(t *testing.T, target string) (*bundle, string) {
 	t.Helper()
+	from := t.TempDir()
+	f, err := findFlavor(target, "cpu")
+	require.NoError(t, err)
+	f.folders = []string{"lib/empty/bin"}
+	return &bundle{
+		flavor:  f,
+		version: "1.2.3",
+		files:   map[string]string{"mlxcel": write(t, "program", from, "x"), "lib/cpu/a.so": write(t, "library", from, "y")},
+		texts:   map[string][]byte{"README.txt": []byte("read me")},
+	}, from
+}
+
+func TestInstall(t *testing.T) {
+	p, log := newProject(t)
+	b, from := small(t, linuxTarget)
+	dir := t.TempDir()
+	stale := write(t, "", dir, "lib", "cpu", "old.so")
+	model := write(t, "", dir, "models", "a.gguf")
+	require.NoError(t, b.install(p, dir))
+	require.NoFileExists(t, stale)
+	require.FileExists(t, model)
+	require.DirExists(t, filepath.Join(dir, "lib", "empty", "bin"))
+	text, err := os.ReadFile(filepath.Join(dir, "README.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "read me", string(text))
+	require.Contains(t, log.String(), "assembling")
+
+	// Nothing is copied again, but what has changed is.
+	log.Reset()
+	before, err := os.Stat(filepath.Join(dir, "mlxcel"))
+	require.NoError(t, err)
+	require.NoError(t, b.install(p, dir))
+	after, err := os.Stat(filepath.Join(dir, "mlxcel"))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after))
+	require.Empty(t, log.String())
+
+	write(t, "damaged", dir, "lib", "cpu", "a.so")
+	require.NoError(t, b.install(p, dir))
+	require.Contains(t, log.String(), "assembling")
+	require.True(t, sameContent(filepath.Join(from, "y"), filepath.Join(dir, "lib", "cpu", "a.so")))
+}
+
+func TestArchivesAreTheSameEachTime(t *testing.T) {
+	p, _ := newProject(t)
+	for _, target := range []string{linuxTarget, windowsTarget} {
+		b, from := small(t, target)
+		first, err := p.writeArchive(t.Context(), b, t.TempDir())
+		require.NoError(t, err)
+		// Neither times nor modes of the files count.
+		require.NoError(t, os.Chtimes(filepath.Join(from, "x"), archiveTime, archiveTime))
+		require.NoError(t, os.Chmod(filepath.Join(from, "x"), 0o600))
+		second, err := p.writeArchive(t.Context(), b, t.TempDir())
+		require.NoError(t, err)
+		require.True(t, sameContent(first, second))
+
+		dir, err := unpackArchive(first, t.TempDir())
+		require.NoError(t, err)
+		require.Equal(t, "mlxcel-1.2.3-"+target+"-cpu", filepath.Base(dir))
+		require.DirExists(t, filepath.Join(dir, "lib", "empty", "bin"))
+		require.True(t, sameContent(filepath.Join(from, "y"), filepath.Join(dir, "lib", "cpu", "a.so")))
+		info, err := os.Stat(filepath.Join(dir, "mlxcel"))
+		require.NoError(t, err)
+		require.EqualValues(t, 0o755, info.Mode().Perm())
+	}
+}
+
+func TestTake(t *testing.T) {
+	wheel := t.TempDir()
+	write(t, "", wheel, "mlx", "mlx.dll")
+	write(t, "", wheel, "mlx", "include", "cccl", "cuda", "atomic")
+	write(t, "", wheel, "mlx", "include", "mlx", "array.h")
+	b := &bundle{files: map[string]string{}}
+	require.NoError(t, b.take(piece{"mlx-cuda-13", kernelHeaders, "lib/cuda13"}, wheel, false))
+	require.Equal(t, []string{"lib/cuda13/include/cccl/cuda/atomic"}, sortedKeys(b.files))
+	require.ErrorContains(t, b.take(piece{"mlx-cuda-13", kernelHeaders, "lib/cuda13"}, wheel, false), "would be lib/cuda13/include/cccl/cuda/atomic")
+	require.ErrorContains(t, b.take(piece{"x", `^(none)$`, "lib"}, wheel, false), "no file that matches")
+
+	// An installed MLX in place of the wheel; it may lack what the wheel brings with it.
+	installed := t.TempDir()
+	write(t, "", installed, "bin", "mlx.dll")
+	b = &bundle{files: map[string]string{}}
+	for _, part := range windowsParts[:2] {
+		require.NoError(t, b.take(part, installed, true))
+	}
+	require.Equal(t, []string{"lib/cpu/mlx.dll"}, sortedKeys(b.files))
+	require.Error(t, b.take(windowsParts[0], t.TempDir(), true))
+}
+
+// Every package of every bundle is pinned, and the patterns can be used.
+func TestFlavors(t *testing.T) {
+	p, _ := newProject(t)
+	for _, f := range flavors {
+		for _, part := range f.parts {
+			require.NotEmpty(t, p.wheel(f.target, part.wheel).SHA256, part.wheel)
+			require.Equal(t, 1, regexp.MustCompile(part.files).NumSubexp(), part.files)
+		}
+		if f.cuda != nil {
+			require.NotEmpty(t, p.wheel(f.target, f.cuda.headers).SHA256, f)
+		}
+	}
+	_, err := findFlavor(linuxTarget, "cuda14")
+	require.ErrorContains(t, err, "linux-amd64-cuda13")
+}
+
+func TestVersion(t *testing.T) {
+	p, _ := newProject(t)
+	write(t, "package cli\n\nconst Version = \"4.5.6\"\n", p.root, "cmd", "internal", "cli", "version.go")
+	version, err := p.version()
+	require.NoError(t, err)
+	require.Equal(t, "4.5.6", version)
+}
+
+// makeLibrary compiles an empty shared library that needs others.
+func makeLibrary(t *testing.T, path, runpath string, needs ...string) {
+	t.Helper()
+	p, _ := newProject(t)
+	compiler, err := p.compiler(t.Context())
+	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	source := write(t, "", t.TempDir(), "empty.cpp")
 	args := []string{"-shared", "-nostdlib", "-o", path, source, "-Wl,--no-as-needed", "-Wl,-soname," + filepath.Base(path)}
@@ -23,67 +142,78 @@ func makeLibrary(t *testing.T, compiler, path, runpath string, needs ...string) 
 	require.NoError(t, err, string(output))
 }
 
-// fakeBuild makes a wheel folder and a build folder with small libraries that
-// refer to each other as the real ones do.
-func fakeBuild(t *testing.T, p *project) (mlx, build string) {
-	t.Helper()
-	compiler, err := p.compiler(t.Context())
+func TestClosure(t *testing.T) {
+	dir := t.TempDir()
+	blas, mlx, shim := filepath.Join(dir, "libs", "libblas.so.3"), filepath.Join(dir, "mlx", "lib", "libmlx.so"), filepath.Join(dir, "libshim.so")
+	makeLibrary(t, blas, "")
+	makeLibrary(t, mlx, "$ORIGIN/../../libs", blas)
+	makeLibrary(t, shim, "$ORIGIN/mlx/lib", mlx)
+	used, err := checkClosure(dir, "libshim.so")
 	require.NoError(t, err)
-	mlx, build = t.TempDir(), t.TempDir()
-	blas := filepath.Join(mlx, "mlx_cpu.libs", "libblas-0.so.3")
-	library := filepath.Join(mlx, "mlx", "lib", "libmlx.so")
-	makeLibrary(t, compiler, blas, "")
-	makeLibrary(t, compiler, library, "$ORIGIN/../../mlx_cpu.libs", blas)
-	makeLibrary(t, compiler, filepath.Join(build, shimFile), "$ORIGIN/mlx/lib", library)
-	return mlx, build
+	require.Equal(t, []string{"libs/libblas.so.3", "libshim.so", "mlx/lib/libmlx.so"}, sortedKeys(used))
+
+	elsewhere := filepath.Join(t.TempDir(), "libblas.so.3")
+	require.NoError(t, os.Rename(blas, elsewhere))
+	_, err = checkClosure(dir, "libshim.so")
+	require.ErrorContains(t, err, "libmlx.so needs libblas.so.3")
+
+	outside := filepath.Join(filepath.Dir(dir), "outside")
+	makeLibrary(t, filepath.Join(outside, "libblas.so.3"), "")
+	makeLibrary(t, shim, "$ORIGIN/../outside", elsewhere)
+	_, err = checkClosure(dir, "libshim.so")
+	require.ErrorContains(t, err, "outside the bundle")
+
+	makeLibrary(t, shim, filepath.Dir(elsewhere), elsewhere)
+	_, err = checkClosure(dir, "libshim.so")
+	require.ErrorContains(t, err, "not relative to itself")
 }
 
-func TestAssemble(t *testing.T) {
-	p, log := newProject(t)
-	mlx, build := fakeBuild(t, p)
-	stale := write(t, "", p.bin("lib", "cpu", "mlx_cpu.libs", "libold.so"))
-	require.NoError(t, p.assembleMLX(mlx, build))
-	require.NoFileExists(t, stale)
-
-	var m manifest
-	text, err := os.ReadFile(p.bin("lib", "cpu", manifestFile))
+// A library of this machine needs its glibc, and no library of a bundle may need a newer one than is promised.
+func TestGlibcFloor(t *testing.T) {
+	dir := t.TempDir()
+	none := filepath.Join(dir, "libnone.so")
+	makeLibrary(t, none, "")
+	floor, err := glibcFloor([]string{none})
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(text, &m))
-	require.Equal(t, p.lock.MLX.Version, m.MLX)
-	require.Len(t, m.Files, 3)
-	for _, file := range m.Files {
-		size, sum, err := hashFile(p.bin("lib", "cpu", filepath.FromSlash(file.Path)))
-		require.NoError(t, err)
-		require.Equal(t, file, manifestItem{file.Path, size, sum})
-	}
+	require.Equal(t, "2.2.5", floor)
 
-	// Nothing is copied again, but what has changed is.
-	log.Reset()
-	before, err := os.Stat(p.bin("lib", "cpu", shimFile))
+	program, err := os.Executable() // Go's own: no C at all
 	require.NoError(t, err)
-	require.NoError(t, p.assembleMLX(mlx, build))
-	after, err := os.Stat(p.bin("lib", "cpu", shimFile))
+	_, err = glibcFloor([]string{program})
 	require.NoError(t, err)
-	require.True(t, os.SameFile(before, after))
-	require.Empty(t, log.String())
 
-	write(t, "damaged", p.bin("lib", "cpu", "mlx", "lib", "libmlx.so"))
-	require.NoError(t, p.assembleMLX(mlx, build))
-	require.Contains(t, log.String(), "assembling")
-}
-
-func TestIncompleteBundle(t *testing.T) {
 	p, _ := newProject(t)
-	mlx, build := fakeBuild(t, p)
-	blas := filepath.Join(mlx, "mlx_cpu.libs", "libblas-0.so.3")
-	require.NoError(t, os.Remove(blas))
-	err := p.assembleMLX(mlx, build)
-	require.ErrorContains(t, err, "libmlx.so needs libblas-0.so.3")
-
-	// A library that looks outside the bundle.
 	compiler, err := p.compiler(t.Context())
 	require.NoError(t, err)
-	makeLibrary(t, compiler, blas, "")
-	makeLibrary(t, compiler, filepath.Join(build, shimFile), filepath.Join(mlx, "mlx", "lib"), filepath.Join(mlx, "mlx", "lib", "libmlx.so"))
-	require.ErrorContains(t, p.assembleMLX(mlx, build), "outside the bundle")
+	// A stand-in for the C library of a distant future.
+	script := write(t, "GLIBC_2.99 { global: *; };\n", dir, "map")
+	libc, user := filepath.Join(dir, "libc.so.6"), filepath.Join(dir, "libuser.so")
+	for _, command := range [][]string{
+		{compiler, "-shared", "-nostdlib", "-o", libc, write(t, `extern "C" void later() {}`, dir, "c.cpp"), "-Wl,-soname,libc.so.6", "-Wl,--version-script=" + script},
+		{compiler, "-shared", "-nostdlib", "-fPIC", "-o", user, write(t, `extern "C" void later(); void f() { later(); }`, dir, "u.cpp"), libc},
+	} {
+		output, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+		require.NoError(t, err, string(output))
+	}
+	_, err = glibcFloor([]string{user})
+	require.ErrorContains(t, err, "needs glibc 2.99")
+	require.Positive(t, compareVersions("2.10", "2.9"))
+	require.Negative(t, compareVersions("2.34", "2.34.1"))
+}
+
+// What calls a library that is left out ends, and says why.
+func TestTraps(t *testing.T) {
+	p, _ := newProject(t)
+	compiler, err := p.compiler(t.Context())
+	require.NoError(t, err)
+	dir := t.TempDir()
+	library := filepath.Join(dir, "libnccl.so.2")
+	require.NoError(t, p.compileTrap(t.Context(), compiler, library, trapSource("libnccl.so.2", []string{"ncclAllGather"}), "libnccl.so.2"))
+	source := write(t, `extern "C" void ncclAllGather(); int main() { ncclAllGather(); }`, dir, "main.cpp")
+	program := filepath.Join(dir, "main")
+	output, err := exec.Command(compiler, "-o", program, source, library, "-Wl,-rpath,"+dir).CombinedOutput()
+	require.NoError(t, err, string(output))
+	output, err = exec.Command(program).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(output), "mlxcel: ncclAllGather was called, of libnccl.so.2, which this release leaves out")
 }

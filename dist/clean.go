@@ -14,7 +14,7 @@ func clean(ctx context.Context, p *project, args []string) error {
 	if err := parseFlags(p, flags, args); err != nil {
 		return err
 	}
-	folders := []string{p.bin(), filepath.Dir(p.buildFolder(modeRelease))}
+	folders := []string{p.bin(), filepath.Dir(p.buildFolder(""))}
 	if *all {
 		folders = append(folders, p.cache)
 	}

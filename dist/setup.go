@@ -24,33 +24,25 @@ func (p *project) setup(ctx context.Context) error {
 	return p.installModel(ctx)
 }
 
-// buildAll makes the bundle and the programs.
+// buildAll makes the bundle for the CPU in bin/.
 func (p *project) buildAll(ctx context.Context) error {
 	if err := p.checkSystem(ctx); err != nil {
 		return err
 	}
-	tools, err := p.buildTools(ctx) // before the long downloads
+	return p.installBundle(ctx, linuxTarget, p.bin())
+}
+
+// installBundle makes dir hold the bundle of a target for the CPU.
+func (p *project) installBundle(ctx context.Context, target, dir string) error {
+	f, err := findFlavor(target, "cpu")
 	if err != nil {
 		return err
 	}
-	mlx, err := p.unpackMLX(ctx)
+	b, err := p.bundle(ctx, f, "")
 	if err != nil {
 		return err
 	}
-	built, err := p.buildLibrary(ctx, tools, shim, modeRelease, shim.name)
-	if err != nil {
-		return err
-	}
-	if err := p.assembleMLX(mlx, built); err != nil {
-		return err
-	}
-	if built, err = p.buildLibrary(ctx, tools, native, modeRelease, native.name); err != nil {
-		return err
-	}
-	if err := p.assembleNative(built); err != nil {
-		return err
-	}
-	return p.buildPrograms(ctx)
+	return b.install(p, dir)
 }
 
 // setupTests makes what the tests need besides setup: reference packages in a

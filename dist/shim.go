@@ -5,19 +5,31 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
-// unpackMLX makes the folder of the unpacked MLX wheel and returns it.
-func (p *project) unpackMLX(ctx context.Context) (string, error) {
-	dir := p.mlxFolder()
-	return dir, p.unpackWheel(ctx, p.lock.MLX, dir, p.lock.MLX.SHA256, func(scratch, wheel string) error { return unzip(wheel, scratch) })
+// wheel returns what is pinned of a package for a target.
+func (p *project) wheel(target, name string) artifact {
+	if target == linuxTarget && name == p.lock.MLX.Name {
+		return p.lock.MLX
+	}
+	return p.lock.Wheels[target][name]
 }
 
-// unpackWheel makes the folder dir by unpack, which takes what it wants from the
-// wheel into an empty folder, unless dir has been made from the same: the key
-// stands for the wheel and for how it is unpacked.
-func (p *project) unpackWheel(ctx context.Context, a artifact, dir, key string, unpack func(scratch, wheel string) error) error {
+// unpackWheel makes the folder of an unpacked wheel and returns it.
+func (p *project) unpackWheel(ctx context.Context, target, name string) (string, error) {
+	dir, wheel := p.wheelFolder(target, name), p.wheel(target, name)
+	if wheel.Name == "" {
+		return "", fmt.Errorf("%s pins no %s for %s", lockFile, name, target)
+	}
+	return dir, p.unpack(ctx, wheel, dir, wheel.SHA256, func(scratch, file string) error { return unzip(file, scratch) })
+}
+
+// unpack makes the folder dir by do, which takes what it wants from the wheel into
+// an empty folder, unless dir has been made from the same: the key stands for the
+// wheel and for how it is unpacked.
+func (p *project) unpack(ctx context.Context, a artifact, dir, key string, do func(scratch, wheel string) error) error {
 	source := filepath.Join(dir, ".wheel")
 	if have, err := os.ReadFile(source); err == nil && string(have) == key {
 		return nil
@@ -32,7 +44,7 @@ func (p *project) unpackWheel(ctx context.Context, a artifact, dir, key string, 
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	if err := unpack(scratch, wheel); err != nil {
+	if err := do(scratch, wheel); err != nil {
 		return err
 	}
 	// The folder says from which wheel it comes; it is moved there when whole.
@@ -54,24 +66,26 @@ var (
 	native = library{"mlxnative", "mlxshim/native", false}
 )
 
-// The modes in which a library is built.
-const (
-	modeRelease  = "release"
-	modeSanitize = "sanitize" // with its C++ tests, under ASan and UBSan
-	modeThreads  = "threads"  // the native library and its tests under TSan
-	modeWindows  = "windows"  // the release for Windows
-)
-
-var modeSettings = map[string]string{
-	modeSanitize: "-DMLXSHIM_SANITIZE=ON",
-	modeThreads:  "-DMLXSHIM_SANITIZE_THREADS=ON",
+// A mode is how a library is built.
+type mode struct {
+	name    string // for its build folder
+	target  string // linuxTarget, windowsTarget
+	setting string // for CMake
+	cuda    *cuda  // which MLX for GPUs it is built on; nil: MLX for the CPU
+	mlxRoot string // an installed MLX in place of the wheel's
 }
+
+var (
+	modeRelease  = mode{name: "release", target: linuxTarget}
+	modeSanitize = mode{name: "sanitize", target: linuxTarget, setting: "-DMLXSHIM_SANITIZE=ON"}        // with its C++ tests, under ASan and UBSan
+	modeThreads  = mode{name: "threads", target: linuxTarget, setting: "-DMLXSHIM_SANITIZE_THREADS=ON"} // the native library and its tests under TSan
+)
 
 // buildLibrary builds target of a library in the given mode and returns the
 // build folder.
-func (p *project) buildLibrary(ctx context.Context, tools buildTools, l library, mode, target string) (string, error) {
-	dir := p.buildFolder(l.name + "-" + mode)
-	if err := p.configure(ctx, tools, l, mode, dir); err != nil {
+func (p *project) buildLibrary(ctx context.Context, tools buildTools, l library, m mode, target string) (string, error) {
+	dir := p.buildFolder(l.name + "-" + m.name)
+	if err := p.configure(ctx, tools, l, m, dir); err != nil {
 		return "", err
 	}
 	build := []string{"-C", dir, target}
@@ -79,33 +93,19 @@ func (p *project) buildLibrary(ctx context.Context, tools buildTools, l library,
 	if err == nil && strings.Contains(plan, "no work to do") {
 		return dir, nil
 	}
-	p.say("building %s (%s) in %s", l.name, mode, dir)
+	p.say("building %s (%s) in %s", l.name, m.name, dir)
 	return dir, p.quietly(process(ctx, p.root, tools.ninja, build...), "building "+l.name)
 }
 
 // configure runs CMake when it has not run with these arguments; later changes
 // in CMakeLists.txt are Ninja's business.
-func (p *project) configure(ctx context.Context, tools buildTools, l library, mode, dir string) error {
+func (p *project) configure(ctx context.Context, tools buildTools, l library, m mode, dir string) error {
 	source := filepath.Join(p.root, filepath.FromSlash(l.source))
-	preset, mlx := "linux", p.mlxFolder()
-	if mode == modeWindows {
-		preset, mlx = "windows-cross", p.windowsMLXFolder()
+	settings, err := p.settings(ctx, tools, l, m)
+	if err != nil {
+		return err
 	}
-	if l.mlx {
-		preset += "-cpu"
-	}
-	args := []string{"-S", source, "-B", dir, "--preset", preset, "-DCMAKE_MAKE_PROGRAM=" + tools.ninja}
-	if mode == modeWindows {
-		args = append(args, "-DMSVC_ROOT="+p.msvcFolder())
-	} else {
-		args = append(args, "-DCMAKE_CXX_COMPILER="+tools.compiler)
-	}
-	if l.mlx {
-		args = append(args, "-DMLX_ROOT="+filepath.Join(mlx, "mlx"))
-	}
-	if setting, ok := modeSettings[mode]; ok {
-		args = append(args, setting)
-	}
+	args := append([]string{"-S", source, "-B", dir, "-DCMAKE_MAKE_PROGRAM=" + tools.ninja}, settings...)
 	configured := filepath.Join(dir, ".configured")
 	arguments := strings.Join(append([]string{tools.cmake}, args...), "\n")
 	if have, err := os.ReadFile(configured); err == nil && string(have) == arguments && exists(filepath.Join(dir, "build.ninja")) {
@@ -114,26 +114,125 @@ func (p *project) configure(ctx context.Context, tools buildTools, l library, mo
 	if !exists(filepath.Join(source, "CMakeLists.txt")) {
 		return fmt.Errorf("%s/CMakeLists.txt is missing: restore it with `git checkout %s`", l.source, l.source)
 	}
-	p.say("configuring %s (%s)", l.name, mode)
+	p.say("configuring %s (%s)", l.name, m.name)
 	// CMake wants a new folder for another compiler or generator.
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
+	// CMake looks for presets in the folder that it is started in.
 	if err := p.quietly(process(ctx, source, tools.cmake, args...), "configuring "+l.name); err != nil {
 		return err
 	}
 	return os.WriteFile(configured, []byte(arguments), 0o644)
 }
 
+// settings are CMake's arguments for a library in a mode. What is fixed stands in
+// its presets.
+func (p *project) settings(ctx context.Context, tools buildTools, l library, m mode) ([]string, error) {
+	var args []string
+	preset := "linux"
+	switch {
+	case m.target == windowsTarget && runtime.GOOS == "windows":
+		preset = "windows"
+	case m.target == windowsTarget:
+		preset = "windows-cross"
+		msvc, err := p.unpackMSVC(ctx)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-DMSVC_ROOT="+msvc)
+	default:
+		args = append(args, "-DCMAKE_CXX_COMPILER="+tools.compiler)
+	}
+	if m.setting != "" {
+		args = append(args, m.setting)
+	}
+	if l.mlx {
+		variant, wheel := "cpu", p.lock.MLX.Name
+		if m.cuda != nil {
+			variant, wheel = m.cuda.name, m.cuda.wheel
+			headers, err := p.unpackWheel(ctx, m.target, m.cuda.headers)
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, "-DCUDA_INCLUDE="+filepath.Join(headers, filepath.FromSlash(m.cuda.include)))
+		}
+		preset += "-" + variant
+		root := m.mlxRoot
+		if root == "" {
+			folder, err := p.unpackWheel(ctx, m.target, wheel)
+			if err != nil {
+				return nil, err
+			}
+			root = filepath.Join(folder, "mlx")
+		}
+		args = append(args, "-DMLX_ROOT="+root)
+	}
+	return append([]string{"--preset", preset}, args...), nil
+}
+
+// libraryFile is the file name of a built library.
+func libraryFile(l library, target string) string {
+	if target == windowsTarget {
+		return l.name + ".dll"
+	}
+	return "lib" + l.name + ".so"
+}
+
+// buildFor builds what a bundle has from this repository: the libraries and the
+// programs, as files by their paths in the bundle.
+func (p *project) buildFor(ctx context.Context, f flavor, mlxRoot string) (map[string]string, error) {
+	tools, err := p.buildTools(ctx, f.target) // before the long downloads
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	build := func(l library, folder string, m mode) error {
+		m.target = f.target
+		if f.windows() {
+			m.name = "windows"
+		}
+		if m.cuda != nil {
+			m.name += "-" + m.cuda.name
+		}
+		if m.mlxRoot != "" {
+			m.name += "-own"
+		}
+		dir, err := p.buildLibrary(ctx, tools, l, m, l.name)
+		if err != nil {
+			return err
+		}
+		file := libraryFile(l, f.target)
+		files["lib/"+folder+"/"+file] = filepath.Join(dir, file)
+		return nil
+	}
+	cpu, gpu := mode{name: "release", mlxRoot: mlxRoot}, mode{name: "release", mlxRoot: mlxRoot, cuda: f.cuda}
+	if f.cuda != nil {
+		cpu.mlxRoot = ""
+	}
+	if err := build(shim, "cpu", cpu); err != nil {
+		return nil, err
+	}
+	if f.cuda != nil {
+		if err := build(shim, f.cuda.name, gpu); err != nil {
+			return nil, err
+		}
+	}
+	if err := build(native, "native", mode{name: "release"}); err != nil {
+		return nil, err
+	}
+	return files, p.buildPrograms(ctx, f, files)
+}
+
 // ctest builds and runs the C++ tests of both libraries under the sanitizers.
 func (p *project) ctest(ctx context.Context) error {
-	tools, err := p.buildTools(ctx)
+	tools, err := p.buildTools(ctx, linuxTarget)
 	if err != nil {
 		return err
 	}
 	for _, b := range []struct {
 		library
-		mode string
+		mode mode
 	}{{shim, modeSanitize}, {native, modeSanitize}, {native, modeThreads}} {
 		dir, err := p.buildLibrary(ctx, tools, b.library, b.mode, "all")
 		if err != nil {
@@ -142,7 +241,7 @@ func (p *project) ctest(ctx context.Context) error {
 		cmd := process(ctx, p.root, tools.ctest, "--test-dir", dir, "--output-on-failure", "--no-tests=error")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("ctest of %s (%s) failed: %w", b.name, b.mode, err)
+			return fmt.Errorf("ctest of %s (%s) failed: %w", b.name, b.mode.name, err)
 		}
 	}
 	return nil

@@ -79,10 +79,18 @@ func (p *project) compiler(ctx context.Context) (string, error) {
 // buildTools are the programs that build the library.
 type buildTools struct{ cmake, ctest, ninja, compiler string }
 
-// buildTools returns the system's CMake and Ninja, or those that pip installs.
-func (p *project) buildTools(ctx context.Context) (tools buildTools, err error) {
-	if tools.compiler, err = p.compiler(ctx); err != nil {
-		return tools, err
+// buildTools returns the system's CMake and Ninja, or those that pip installs, and
+// a compiler. For Windows CMake's presets find theirs.
+func (p *project) buildTools(ctx context.Context, target string) (tools buildTools, err error) {
+	switch {
+	case target == linuxTarget:
+		if tools.compiler, err = p.compiler(ctx); err != nil {
+			return tools, err
+		}
+	case runtime.GOOS != "windows":
+		if err := checkLLVM(); err != nil {
+			return tools, err
+		}
 	}
 	if tools.cmake = p.systemCMake(ctx); tools.cmake == "" {
 		bin, err := p.environment(ctx, "cmake", pipSet{pins: p.lock.Python.CMake})

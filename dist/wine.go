@@ -53,36 +53,11 @@ func (p *project) prepareWine(ctx context.Context) error {
 	if !exists(filepath.Join(system, "kernel32.dll")) {
 		return fmt.Errorf("Wine made no 64-bit system in %s: install its 64-bit half (Debian, Ubuntu: `apt-get install wine64`)", scratch)
 	}
-	if err := p.compileDLL(ctx, source, filepath.Join(system, "bcryptprimitives.dll"), "advapi32.lib"); err != nil {
+	if err := testenv.CompileDLL(source, filepath.Join(system, "bcryptprimitives.dll"), "advapi32.lib"); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(scratch, ".prepared"), []byte(key), 0o644); err != nil {
 		return err
 	}
 	return place(scratch, dir)
-}
-
-// compileDLL makes a DLL without C runtime from a C file.
-func (p *project) compileDLL(ctx context.Context, source, target string, libraries ...string) error {
-	clang, err := llvm("clang-cl")
-	if err != nil {
-		return err
-	}
-	linker, err := llvm("lld-link")
-	if err != nil {
-		return err
-	}
-	dir, err := p.scratch()
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	object := filepath.Join(dir, "dll.obj")
-	compile := process(ctx, dir, clang, "--target=x86_64-pc-windows-msvc", "/winsysroot", p.msvcFolder(), "/O2", "/GS-", "/c", source, "/Fo"+object)
-	if err := p.quietly(compile, "compiling "+source); err != nil {
-		return err
-	}
-	link := process(ctx, dir, linker, append([]string{"/dll", "/noentry", "/nodefaultlib", "/machine:x64", "/out:" + target,
-		"/implib:" + filepath.Join(dir, "dll.lib"), "/winsysroot:" + p.msvcFolder(), object}, libraries...)...)
-	return p.quietly(link, "linking "+target)
 }
