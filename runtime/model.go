@@ -96,6 +96,9 @@ func (m *Model) Stages(tokens int) (string, error) { return m.engine.Stages(toke
 // EOS returns the tokens that end an answer.
 func (m *Model) EOS() []int32 { return slices.Clone(m.eos) }
 
+// HasTokenizer reports whether the model takes and gives text.
+func (m *Model) HasTokenizer() bool { return m.tokenizer != nil }
+
 // HasChatTemplate reports whether the model can chat.
 func (m *Model) HasChatTemplate() bool { return m.chat.exists() }
 
@@ -124,4 +127,4 @@ func (m *Model) SpecialToken(name string) string { return m.chat.special[name] }
 // Tokenizer returns the model's tokenizer, nil if it has none.
 func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tokenizer }
 
-var errNoTokenizer = errors.New("the model has no tokenizer: it takes token ids only")
+var errNoTokenizer = errors.New("the model has no tokenizer, so it takes token ids only: put its tokenizer.json beside it")

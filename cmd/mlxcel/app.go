@@ -29,6 +29,7 @@ type engine interface {
 // model is what the commands use of a runtime.Model.
 type model interface {
 	Name() string
+	HasTokenizer() bool
 	HasChatTemplate() bool
 	Facts() runtime.Facts
 	Memory() (runtime.Memory, error)

@@ -26,6 +26,7 @@ type fake struct {
 	loadErr    error
 	answerErr  error // comes in place of the end
 	noTemplate bool
+	noText     bool // has no tokenizer either
 	deaf       bool // goes on when its context has ended
 
 	options  runtime.Options
@@ -80,7 +81,8 @@ func (f *fake) LoadModel(path string, o runtime.ModelOptions) (model, error) {
 func (f *fake) Close() error { f.closed++; return nil }
 
 func (f *fake) Name() string          { return "fake-1B" }
-func (f *fake) HasChatTemplate() bool { return !f.noTemplate }
+func (f *fake) HasTokenizer() bool    { return !f.noText }
+func (f *fake) HasChatTemplate() bool { return !f.noTemplate && !f.noText }
 
 func (f *fake) Facts() runtime.Facts {
 	return runtime.Facts{MaxTokens: 2048, WeightBytes: 123e6, LoadTime: 250 * time.Millisecond}

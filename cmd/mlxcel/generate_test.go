@@ -217,6 +217,8 @@ func TestFailures(t *testing.T) {
 		{&fake{openErr: errors.New("no library")}, "generate -p x", "", "no library"},
 		{&fake{loadErr: errors.New("no model")}, "generate -p x", "", "no model"},
 		{&fake{noTemplate: true}, "generate -p x", "", "the model fake-1B has no chat template: use --no-chat-template to give it the prompt as it is"},
+		{&fake{noText: true}, "generate -p x -m a/b/", "", "the model fake-1B has no tokenizer, so it cannot read or write text: put its tokenizer.json into a/b/"},
+		{&fake{noText: true}, "chat", "", "the model fake-1B has no tokenizer, so it cannot read or write text: put its tokenizer.json into its folder"},
 		{&fake{noTemplate: true}, "chat", "", "the model fake-1B has no chat template, so it cannot chat: use mlxcel generate --no-chat-template"},
 		{&fake{}, "generate --no-chat-template --prompt=", "", runtime.ErrEmptyPrompt.Error()},
 		{&fake{}, "generate --no-chat-template --prompt= --json", "", runtime.ErrEmptyPrompt.Error()},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,10 @@ func (a *app) load(ctx context.Context, o *modelOptions, streams cli.Streams) (*
 		return nil, errors.Join(err, e.Close())
 	}
 	s := &session{m, e}
+	if !m.HasTokenizer() {
+		return nil, errors.Join(fmt.Errorf("the model %s has no tokenizer, so it cannot read or write text: put its tokenizer.json into %s",
+			m.Name(), cmp.Or(path, "its folder")), e.Close())
+	}
 	if o.verbose {
 		s.describe(streams.Err)
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"mlxcel/internal/spelling"
 )
 
 // maxNearest bounds how many names an error offers.
@@ -25,7 +27,7 @@ func nearest(name string, candidates []string) []string {
 		return nil
 	}
 	for _, c := range candidates {
-		if d := editDistance(wanted, plain(c)); 2*d < len(wanted) {
+		if d := spelling.Distance(wanted, plain(c)); 2*d < len(wanted) {
 			near = append(near, scored{c, d})
 		}
 	}
@@ -35,25 +37,4 @@ func nearest(name string, candidates []string) []string {
 		names = append(names, s.name)
 	}
 	return names
-}
-
-// editDistance counts the bytes to insert, delete or change to make b from a.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -195,6 +195,9 @@ func (p *Program) flags(c *Command) (*pflag.FlagSet, Run) {
 func flagError(set *pflag.FlagSet, err error, command string) error {
 	message := err.Error()
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		if refusal := refuseDistributed(unknown.GetSpecifiedName()); refusal != "" {
+			return &usageError{refusal, command}
+		}
 		var names []string
 		set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		message += DidYouMean(unknown.GetSpecifiedName(), names, "--")

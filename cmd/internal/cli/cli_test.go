@@ -188,13 +188,17 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "axc", 1}, {"kitten", "sitting", 3}} {
-		require.Equal(t, test.want, distance(test.a, test.b), "%q %q", test.a, test.b)
+func TestSeveralNodes(t *testing.T) {
+	for _, flag := range []string{"--tp-size=2", "--pp_size", "--cluster-config=x", "--distributed", "--rank", "--tensor-parallel-size"} {
+		code, out, errors := run("greet", flag)
+		require.Equal(t, ExitUsage, code)
+		require.Empty(t, out)
+		name, _, _ := strings.Cut(strings.ReplaceAll(flag, "_", "-"), "=")
+		require.Contains(t, errors, name+" is not possible: this build is single-node")
+		require.Equal(t, 2, strings.Count(errors, "\n"), errors)
 	}
+	_, _, errors := run("greet", "--top")
+	require.Contains(t, errors, "unknown flag")
 }
 
 func TestInterruptible(t *testing.T) {

@@ -1,13 +1,17 @@
 package cli
 
-import "fmt"
+import (
+	"fmt"
+
+	"mlxcel/internal/spelling"
+)
 
 // DidYouMean returns a question with the name that is nearest to a mistyped one, put behind prefix, or "" if none is
 // near.
 func DidYouMean(typed string, names []string, prefix string) string {
 	best, least := "", min(2, len(typed)/2)+1
 	for _, name := range names {
-		if d := distance(typed, name); d < least {
+		if d := spelling.Distance(typed, name); d < least {
 			best, least = name, d
 		}
 	}
@@ -15,28 +19,4 @@ func DidYouMean(typed string, names []string, prefix string) string {
 		return ""
 	}
 	return fmt.Sprintf(": did you mean %s%s?", prefix, best)
-}
-
-// distance counts the letters to insert, delete, change or swap with their neighbour to make b from a.
-func distance(a, b string) int {
-	// Rows of the table of distances between beginnings of a and b: two back, the last, this one.
-	var before, last, row []int
-	for i := 0; i <= len(a); i++ {
-		before, last, row = last, row, make([]int, len(b)+1)
-		for j := 0; j <= len(b); j++ {
-			if i == 0 || j == 0 {
-				row[j] = i + j
-				continue
-			}
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }
