@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -25,6 +26,7 @@ type source struct {
 
 // openSource reads everything of a model but its weights.
 func openSource(path string) (*source, error) {
+	path = filepath.FromSlash(path) // as errors and reports show it
 	checkpoint, err := weights.Open(path)
 	if err != nil {
 		return nil, err

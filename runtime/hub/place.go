@@ -190,7 +190,7 @@ func rename(root *os.Root, from, to string) error {
 }
 
 func remove(root *os.Root, name string) error {
-	return patiently(func() error { return root.Remove(name) })
+	return patiently(func() error { return removeFrom(root, name) })
 }
 
 func copyFile(root *os.Root, from, to string) error {

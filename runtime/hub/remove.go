@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -97,10 +98,31 @@ func emptyTrash(cache *os.Root) error {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), trash) {
-			if err := patiently(func() error { return cache.RemoveAll(e.Name()) }); err != nil {
+			if err := removeAll(cache, e.Name()); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// removeAll deletes a file, or a folder with all that is in it; links are not followed. It waits for each file that another
+// program holds.
+func removeAll(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		entries, err := fs.ReadDir(root.FS(), name)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := removeAll(root, path.Join(name, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return remove(root, name)
 }

@@ -151,7 +151,7 @@ func Open(path string) (*Checkpoint, error) {
 type notFoundError string
 
 func (path notFoundError) Error() string {
-	return fmt.Sprintf("there is no model at %s: check the path, or download the model", string(path))
+	return fmt.Sprintf("there is no model at %s: check the path, or download the model", filepath.FromSlash(string(path)))
 }
 
 func (notFoundError) Unwrap() error { return fs.ErrNotExist }

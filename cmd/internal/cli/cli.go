@@ -75,6 +75,7 @@ func Usagef(format string, args ...any) error {
 // Main runs the command that args name, without the program's name, and returns the exit code. All errors are printed,
 // as one sentence; so is a panic, a bug, whose trace is printed only if the command's flag --verbose is set.
 func (p *Program) Main(ctx context.Context, args []string, s Streams) (code int) {
+	defer endOnInterrupt()()
 	var flags *pflag.FlagSet // of the command
 	defer func() {
 		if bug := recover(); bug != nil {

@@ -21,6 +21,7 @@ type Single struct {
 
 // Main runs the program as [Program.Main] does.
 func (p *Single) Main(ctx context.Context, args []string, s Streams) (code int) {
+	defer endOnInterrupt()()
 	table := &Program{Name: p.Name, Aliases: p.Aliases}
 	var flags *pflag.FlagSet
 	defer func() {

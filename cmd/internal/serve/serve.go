@@ -168,6 +168,7 @@ func load(ctx context.Context, o *options, open Open, log *slog.Logger) (Model, 
 
 // untilSignal returns a context that ends at the first SIGTERM or Ctrl-C. At a second one the process ends at once.
 func untilSignal(ctx context.Context) (_ context.Context, stop func()) {
+	done := cli.HandlesInterrupts()
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -186,6 +187,7 @@ func untilSignal(ctx context.Context) (_ context.Context, stop func()) {
 		}
 	}()
 	return ctx, func() {
+		done()
 		signal.Stop(signals)
 		close(stopped)
 		cancel()
