@@ -179,10 +179,10 @@ func TestRequestErrors(t *testing.T) {
 	for want, r := range map[string]Request{
 		"the prompt is empty": {},
 		"a request has more than one of Messages, Prompt and Tokens":                                                                        {Prompt: "a", Tokens: []int32{1}},
-		"the model has no tokenizer, so it takes token ids only":                                                                            {Prompt: "a"},
+		"the model has no tokenizer, so it takes token ids only: put its tokenizer.json beside it":                                          {Prompt: "a"},
 		"the prompt is too long: 16 tokens, and the context of 16 must hold the answer too: shorten it, or give the model a larger context": {Tokens: make([]int32, 16)},
 		"token 5000 of the prompt is outside the vocabulary of 96: the tokenizer does not belong to the model":                              {Tokens: []int32{5000}},
-		"temperature is -1, want 0 to 100":                                                                                                  {Tokens: []int32{1}, Sampling: Sampling{Temperature: -1}},
+		"temperature is -1, want 0 to 100": {Tokens: []int32{1}, Sampling: Sampling{Temperature: -1}},
 	} {
 		for p, err := range m.Generate(t.Context(), r) {
 			require.EqualError(t, err, want)
