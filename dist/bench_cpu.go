@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"mlxcel/tests/testenv"
 )
@@ -82,7 +83,7 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 			decode(cores, depth), llama(cores, "-p", "0", "-n", "64", "-d", strconv.Itoa(depth))})
 	}
 	contests = append(contests, contest{fmt.Sprintf("decode, 8 rows together, %d threads", cores),
-		func() (float64, error) { return p.batchRate(ctx) }, func() (float64, error) { return p.llamaBatchRate(ctx, bin, cores) }})
+		func() (float64, error) { return p.measurement(ctx, "^TestBatchRate$", "rows together: ") }, func() (float64, error) { return p.llamaBatchRate(ctx, bin, cores) }})
 	fmt.Printf("\nSmolLM2-135M-Instruct, 4 bit, tok/s; medians of %d, in turns with llama.cpp of llama-cpp-python %s\n\n", rounds, p.lock.Llama.Version)
 	fmt.Printf("| | mlxcel, backend native | llama.cpp | ratio |\n|---|---|---|---|\n")
 	for _, c := range contests {
@@ -102,10 +103,47 @@ func (p *project) benchCPU(ctx context.Context, rounds int) error {
 		a, b := median(ours, self), median(theirs, self)
 		fmt.Printf("| %s | %.1f | %.1f | %.2f |\n", c.name, a, b, a/b)
 	}
+	if err := p.benchStart(ctx, bin, rounds); err != nil {
+		return err
+	}
 	if err := p.benchNative(ctx, tools); err != nil {
 		return err
 	}
 	return p.benchPrecision(ctx)
+}
+
+// benchStart times whole processes that load the model and compute one token, files being in the system's cache, and
+// what a step costs besides kernels.
+func (p *project) benchStart(ctx context.Context, bin string, rounds int) error {
+	wall := func(f func() error) (time.Duration, error) {
+		start := time.Now()
+		err := f()
+		return time.Since(start), err
+	}
+	var ours, theirs []time.Duration
+	for range rounds + 1 {
+		a, err := wall(func() error { _, err := p.generate(ctx, "native", 1, 1); return err })
+		if err != nil {
+			return err
+		}
+		b, err := wall(func() error {
+			_, err := p.llamaRate(ctx, bin, runtime.NumCPU(), "-p", "1", "-n", "0", "--no-warmup")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		ours, theirs = append(ours, a), append(theirs, b)
+	}
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
+	a, b := median(ours[1:], ms), median(theirs[1:], ms) // the first ones warm the cache
+	fmt.Printf("\nFrom the start of a process to the end of one that computed a token: mlxcel %.0f ms, llama-bench %.0f ms\n", a, b)
+	cost, err := p.measurement(ctx, "^TestHostCost$", "a step of a tiny model: ")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("A decode step of a model of two layers of width 64, everything included: %.1f us\n", cost)
+	return nil
 }
 
 // benchPrecision measures how far the native library, and mlx-lm's bfloat16, are
@@ -135,15 +173,15 @@ func (p *project) benchPrecision(ctx context.Context) error {
 	return nil
 }
 
-// batchRate measures 8 rows that decode together.
-func (p *project) batchRate(ctx context.Context) (float64, error) {
-	cmd := p.goTool(ctx, "test", "-count=1", "-run", "^TestBatchRate$", "-v", "./runtime/engine")
+// measurement runs a test of the engine that measures, and returns the number that it logs behind a text.
+func (p *project) measurement(ctx context.Context, test, text string) (float64, error) {
+	cmd := p.goTool(ctx, "test", "-count=1", "-run", test, "-v", "./runtime/engine")
 	cmd.Env = append(cmd.Env, "MLXCEL_BENCH=1", "MLXCEL_TEST_STRICT=1", "MLXCEL_CACHE="+p.cache, "MLXCEL_BUNDLE="+p.bin("lib"))
 	output, err := capture(cmd)
 	if err != nil {
-		return 0, p.failure(cmd, output, "the measurement of batches", err)
+		return 0, p.failure(cmd, output, "the measurement", err)
 	}
-	_, figures, _ := strings.Cut(output, "rows together: ")
+	_, figures, _ := strings.Cut(output, text)
 	figure, _, _ := strings.Cut(figures, " ")
 	return strconv.ParseFloat(figure, 64)
 }

@@ -36,7 +36,9 @@ void NativeContext::memory(mlxshim_memory_info& info) {
   info.cached = 0;
 }
 
-std::shared_ptr<Weights> NativeContext::make_weights() { return std::make_shared<NativeWeights>(level_, meter_); }
+std::shared_ptr<Weights> NativeContext::make_weights() {
+  return std::make_shared<NativeWeights>(level_, threads_, meter_);
+}
 
 std::shared_ptr<State> NativeContext::make_state(StateShape shape) {
   return std::make_shared<NativeState>(std::move(shape), meter_);

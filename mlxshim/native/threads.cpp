@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "topology.h"
 
@@ -127,6 +128,46 @@ Pool::~Pool() {
 Pool& pool() {
   static Pool* one = new Pool;
   return *one;
+}
+
+namespace {
+
+// One stage over a range; the first exception is kept.
+class RangeJob : public Job {
+ public:
+  RangeJob(int parts, int64_t n, const std::function<void(int64_t, int64_t)>& f) : parts_(parts), n_(n), f_(f) {}
+
+  int stages() const override { return 1; }
+  int parts(int) const override { return parts_; }
+  void run(int, int part, int) const override {
+    try {
+      f_(n_ * part / parts_, n_ * (part + 1) / parts_);
+    } catch (...) {
+      if (!failed_.exchange(true)) thrown_ = std::current_exception();
+    }
+  }
+  void finish(int, int) const override {}
+
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  const int parts_;
+  const int64_t n_;
+  const std::function<void(int64_t, int64_t)>& f_;
+  mutable std::atomic<bool> failed_{false};
+  mutable std::exception_ptr thrown_;
+};
+
+}  // namespace
+
+void parallel_for(int threads, int64_t n, const std::function<void(int64_t begin, int64_t end)>& f) {
+  if (n <= 0) return;
+  // A few parts a thread, so that one that is held up does not hold up the others for long.
+  const RangeJob job(int(std::min<int64_t>(n, int64_t(4) * threads)), n, f);
+  pool().run(threads, job);
+  job.rethrow();
 }
 
 }  // namespace mlxcel::native

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -99,5 +100,8 @@ class Pool {
 
 // The one pool of the process. It is never destroyed: threads cannot be joined while a library is unloaded.
 Pool& pool();
+
+// Calls f with ranges that cover 0 to n, on threads of the pool, and returns when all are done. Throws what an f threw.
+void parallel_for(int threads, int64_t n, const std::function<void(int64_t begin, int64_t end)>& f);
 
 }  // namespace mlxcel::native

@@ -5,6 +5,7 @@
 #include "convert.h"
 #include "dtype.h"
 #include "status.h"
+#include "threads.h"
 
 namespace mlxcel::native {
 
@@ -24,17 +25,22 @@ int64_t kept_dtype(const WeightFacts& facts) {
 void NativeWeights::load(const WeightFacts& facts, const WeightSource& source) {
   const int64_t n = facts.type.elements(), stored = facts.stored_dtype, dtype = kept_dtype(facts);
   Kept kept{dtype, Buffer(meter_, size_t(n * dtype_size(dtype))), {}, nullptr};
-  if (dtype == stored) {
-    source.read(kept.bytes.data(), 0, n * dtype_size(stored));
-  } else {
-    constexpr int64_t kPiece = int64_t(1) << 16;  // elements
-    std::vector<char> piece(size_t(std::min(n, kPiece) * dtype_size(stored)));
-    for (int64_t i = 0; i < n; i += kPiece) {
+  constexpr int64_t kPiece = int64_t(1) << 16;  // elements
+  // On all threads: most of the time goes into memory that is touched for the first time.
+  parallel_for(threads_, (n + kPiece - 1) / kPiece, [&](int64_t begin, int64_t end) {
+    std::vector<char> piece;
+    for (int64_t i = begin * kPiece; i < std::min(n, end * kPiece); i += kPiece) {
       const int64_t m = std::min(kPiece, n - i);
-      source.read(piece.data(), i * dtype_size(stored), m * dtype_size(stored));
-      convert_floats(piece.data(), stored, kept.bytes.data() + i * dtype_size(dtype), dtype, size_t(m));
+      char* to = kept.bytes.data() + i * dtype_size(dtype);
+      if (dtype == stored) {
+        source.read(to, i * dtype_size(stored), m * dtype_size(stored));
+      } else {
+        piece.resize(size_t(m * dtype_size(stored)));
+        source.read(piece.data(), i * dtype_size(stored), m * dtype_size(stored));
+        convert_floats(piece.data(), stored, to, dtype, size_t(m));
+      }
     }
-  }
+  });
   kept_.push_back(std::move(kept));
 }
 
@@ -62,7 +68,7 @@ std::unique_ptr<Matrix> NativeWeights::pack_of(const MatrixKey& key) const {
     source.scale_dtype = raw(key.scales).dtype;
   }
   if (key.biases >= 0) source.biases = raw(key.biases).bytes.data();
-  return pack(level_, source);
+  return pack(level_, source, [this](int64_t n, const auto& f) { parallel_for(threads_, n, f); });
 }
 
 const Matrix& NativeWeights::matrix(const MatrixKey& key) {

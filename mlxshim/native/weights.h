@@ -24,7 +24,8 @@ struct MatrixKey {
 // and its bytes are given back; all programs of the set share what is packed.
 class NativeWeights : public Weights {
  public:
-  NativeWeights(Level level, std::shared_ptr<Meter> meter) : level_(level), meter_(std::move(meter)) {}
+  NativeWeights(Level level, int threads, std::shared_ptr<Meter> meter)
+      : level_(level), threads_(threads), meter_(std::move(meter)) {}
 
   // The packed matrix of a key; a weight of three dimensions is a stack. It lives as long as the set. Throws
   // MLXSHIM_ERR_UNSUPPORTED where a part of it is packed in another way already.
@@ -53,6 +54,7 @@ class NativeWeights : public Weights {
   std::unique_ptr<Matrix> pack_of(const MatrixKey& key) const;
 
   const Level level_;
+  const int threads_;  // that pack
   const std::shared_ptr<Meter> meter_;
   std::vector<Kept> kept_;
   std::map<MatrixKey, Packed> packed_;

@@ -26,6 +26,15 @@ func loadWeights(ctx *bindings.Context, p *program.Program, checkpoint *weights.
 	if set.resident, err = ctx.NewWeights(); err != nil {
 		return nil, err
 	}
+	if err := set.add(ctx, p, checkpoint, progress); err != nil {
+		return nil, err
+	}
+	debug.FreeOSMemory() // weights that were converted on the way lay on Go's heap
+	return set, nil
+}
+
+// add brings what the program uses to the library.
+func (set *weightSet) add(ctx *bindings.Context, p *program.Program, checkpoint *weights.Checkpoint, progress func(done, total int64)) error {
 	files := map[string]bindings.File{}
 	defer func() {
 		for _, f := range files {
@@ -36,22 +45,38 @@ func loadWeights(ctx *bindings.Context, p *program.Program, checkpoint *weights.
 	for _, v := range p.Weights {
 		total += sourceBytes(v.Weight, checkpoint)
 	}
+	ahead := convertAhead(p.Weights, checkpoint)
+	defer ahead.stop()
 	for _, v := range p.Weights {
+		made, err := ahead.next()
+		if err != nil {
+			return err
+		}
 		w := bindings.Weight{Name: v.Weight.Key(), DType: v.Weight.Stored, Resident: v.Weight.Resident, Dims: v.Type.Shape}
 		if v.Weight.Constant != nil {
 			w.DType = bindings.F32
 			w.Parts = []bindings.Part{{Data: float32Bytes(v.Weight.Constant)}}
 		}
 		for _, name := range v.Weight.Tensors {
-			parts, err := openParts(ctx, files, checkpoint.Tensors[name])
-			if err != nil {
-				return nil, err
+			for _, part := range checkpoint.Tensors[name].Parts {
+				if part.Load != nil {
+					w.Parts = append(w.Parts, bindings.Part{Data: made[:part.Size]})
+					made = made[part.Size:]
+					continue
+				}
+				f, ok := files[part.Path]
+				if !ok {
+					if f, err = ctx.OpenFile(part.Path); err != nil {
+						return err
+					}
+					files[part.Path] = f
+				}
+				w.Parts = append(w.Parts, bindings.Part{File: f, Offset: part.Offset, Bytes: part.Size})
 			}
-			w.Parts = append(w.Parts, parts...)
 		}
 		i, err := set.resident.Add(w)
 		if err != nil {
-			return nil, fmt.Errorf("loading %v: %w", v.Weight.Tensors, err)
+			return fmt.Errorf("loading %v: %w", v.Weight.Tensors, err)
 		}
 		set.index[w.Name] = int64(i)
 		set.bytes += int64(v.Type.Elements() * v.Weight.Resident.Size())
@@ -60,8 +85,7 @@ func loadWeights(ctx *bindings.Context, p *program.Program, checkpoint *weights.
 			progress(done, total)
 		}
 	}
-	debug.FreeOSMemory() // tensors that were converted on the way lie on Go's heap
-	return set, nil
+	return nil
 }
 
 func sourceBytes(w *program.Weight, checkpoint *weights.Checkpoint) int64 {
@@ -70,31 +94,6 @@ func sourceBytes(w *program.Weight, checkpoint *weights.Checkpoint) int64 {
 		n += checkpoint.Tensors[name].Size()
 	}
 	return n
-}
-
-// openParts turns the parts of a tensor into the library's; files are opened once.
-func openParts(ctx *bindings.Context, files map[string]bindings.File, t weights.Tensor) ([]bindings.Part, error) {
-	var parts []bindings.Part
-	for _, p := range t.Parts {
-		if p.Load != nil {
-			data, err := p.Load()
-			if err != nil {
-				return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
-			}
-			parts = append(parts, bindings.Part{Data: data})
-			continue
-		}
-		f, ok := files[p.Path]
-		if !ok {
-			var err error
-			if f, err = ctx.OpenFile(p.Path); err != nil {
-				return nil, err
-			}
-			files[p.Path] = f
-		}
-		parts = append(parts, bindings.Part{File: f, Offset: p.Offset, Bytes: p.Size})
-	}
-	return parts, nil
 }
 
 // float32Bytes views f as its little-endian bytes; every machine that mlxcel runs on is little-endian.

@@ -76,17 +76,17 @@ func (s rowSource) parts(outBytes int64, convert func(dst, src []byte)) []Part {
 		n := min(step, s.rows-first)
 		parts = append(parts, Part{
 			Size: n * outBytes,
-			Load: func() ([]byte, error) { return s.load(first, n, outBytes, convert) },
+			Load: func(dst []byte) error { return s.load(dst, first, n, outBytes, convert) },
 		})
 	}
 	return parts
 }
 
-// load reads and converts n rows.
-func (s rowSource) load(first, n, outBytes int64, convert func(dst, src []byte)) ([]byte, error) {
+// load reads n rows and converts them into dst.
+func (s rowSource) load(dst []byte, first, n, outBytes int64, convert func(dst, src []byte)) error {
 	f, err := os.Open(s.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
 	step := min(n, s.step(chunkBytes))
@@ -95,11 +95,10 @@ func (s rowSource) load(first, n, outBytes int64, convert func(dst, src []byte))
 	if s.half > 0 {
 		ordered = make([]byte, len(buf))
 	}
-	dst := make([]byte, n*outBytes)
 	for done := int64(0); done < n; done += step {
 		src := buf[:min(step, n-done)*s.rowBytes]
 		if err := readAt(f, s.offset+(first+done)*s.rowBytes, src); err != nil {
-			return nil, err
+			return err
 		}
 		if s.half > 0 {
 			s.order(ordered, src)
@@ -107,7 +106,7 @@ func (s rowSource) load(first, n, outBytes int64, convert func(dst, src []byte))
 		}
 		convert(dst[done*outBytes:], src)
 	}
-	return dst, nil
+	return nil
 }
 
 // order copies whole heads and undoes their interleaving.

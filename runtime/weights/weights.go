@@ -81,10 +81,10 @@ type Part struct {
 	Offset int64
 	Size   int64
 
-	// Load, if not nil, returns the Size bytes, and Path and Offset are not
-	// set. It may be called from several goroutines and more than once, and
-	// does the work each time.
-	Load func() ([]byte, error)
+	// Load, if not nil, fills dst, which has Size bytes, and Path and Offset
+	// are not set. It may be called from several goroutines and more than
+	// once, and does the work each time.
+	Load func(dst []byte) error
 }
 
 // Size returns the bytes of the whole tensor.
@@ -98,28 +98,23 @@ func (t Tensor) Size() int64 {
 
 // Read returns the bytes of the whole tensor.
 func (t Tensor) Read() ([]byte, error) {
-	out := make([]byte, 0, t.Size())
+	out := make([]byte, t.Size())
+	rest := out
 	for _, p := range t.Parts {
-		b, err := p.Read()
-		if err != nil {
+		if err := p.Read(rest[:p.Size]); err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		out = append(out, b...)
+		rest = rest[p.Size:]
 	}
 	return out, nil
 }
 
-// Read returns the Size bytes of the part.
-func (p Part) Read() ([]byte, error) {
-	if p.Load == nil {
-		b := make([]byte, p.Size)
-		return b, readRange(p.Path, p.Offset, b)
+// Read fills dst, which has Size bytes, with the bytes of the part.
+func (p Part) Read(dst []byte) error {
+	if p.Load != nil {
+		return p.Load(dst)
 	}
-	b, err := p.Load()
-	if err == nil && int64(len(b)) != p.Size {
-		err = fmt.Errorf("a part of %d bytes was made with %d bytes", p.Size, len(b))
-	}
-	return b, err
+	return readRange(p.Path, p.Offset, dst)
 }
 
 // Open reads the headers of a model: an MLX folder or a GGUF file.

@@ -29,14 +29,14 @@ void check(const MatrixSource& s) {
 
 }  // namespace
 
-std::unique_ptr<Matrix> pack(Level level, const MatrixSource& source) {
+std::unique_ptr<Matrix> pack(Level level, const MatrixSource& source, const Spread& spread) {
   check(source);
   switch (level) {
     case Level::kPortable: return pack_portable(source);
 #if defined(__x86_64__) || defined(_M_X64)
-    case Level::kAvx2: return pack_panels(kAvx2Kernels, source);
-    case Level::kAvxVnni: return pack_panels(kAvxVnniKernels, source);
-    case Level::kAvx512: return pack_panels(kAvx512Kernels, source);
+    case Level::kAvx2: return pack_panels(kAvx2Kernels, source, spread);
+    case Level::kAvxVnni: return pack_panels(kAvxVnniKernels, source, spread);
+    case Level::kAvx512: return pack_panels(kAvx512Kernels, source, spread);
 #else
     default: break;
 #endif

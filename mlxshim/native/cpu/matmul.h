@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -74,8 +75,12 @@ const char* level_name(Level level);
 // The levels that this processor has, portable included.
 std::span<const Level> levels();
 
-// Packs a matrix for a level; nothing of the source is needed afterwards. Throws Status MLXSHIM_ERR_UNSUPPORTED for a
-// format without a kernel (there is none that MLX has and this lacks), std::bad_alloc.
-std::unique_ptr<Matrix> pack(Level level, const MatrixSource& source);
+// Calls f with ranges that cover 0 to n, on as many threads as it likes.
+using Spread = std::function<void(int64_t n, const std::function<void(int64_t begin, int64_t end)>& f)>;
+inline void on_this_thread(int64_t n, const std::function<void(int64_t begin, int64_t end)>& f) { f(0, n); }
+
+// Packs a matrix for a level, its rows spread over threads; nothing of the source is needed afterwards. Throws Status
+// MLXSHIM_ERR_UNSUPPORTED for a format without a kernel (there is none that MLX has and this lacks), std::bad_alloc.
+std::unique_ptr<Matrix> pack(Level level, const MatrixSource& source, const Spread& spread = on_this_thread);
 
 }  // namespace mlxcel::native

@@ -7,6 +7,6 @@
 namespace mlxcel::native {
 
 std::unique_ptr<Matrix> pack_portable(const MatrixSource& source);
-std::unique_ptr<Matrix> pack_panels(const Kernels& kernels, const MatrixSource& source);
+std::unique_ptr<Matrix> pack_panels(const Kernels& kernels, const MatrixSource& source, const Spread& spread);
 
 }  // namespace mlxcel::native

@@ -153,7 +153,7 @@ std::string describe_of(const MatrixSource& s, const Kernels& kernels) {
 
 class PackedMatrix : public Matrix {
  public:
-  PackedMatrix(const Kernels& kernels, const MatrixSource& s)
+  PackedMatrix(const Kernels& kernels, const MatrixSource& s, const Spread& spread)
       : kernels_(kernels),
         dense_(s.mode == MLXSHIM_QUANT_NONE),
         affine_(s.mode == MLXSHIM_QUANT_AFFINE),
@@ -185,11 +185,13 @@ class PackedMatrix : public Matrix {
     packed_.prepared_bytes = (packed_.prepared_bytes + 63) / 64 * 64;
     memory_ = std::make_unique<MatrixMemory>(bytes());
     packed_.data = memory_->data();
-    for (int64_t member = 0; member < members; member++)
-      for (int64_t n = 0; n < rows; n += kLanes) {
-        int lanes = int(rows - n < kLanes ? rows - n : kLanes);
-        dense_ ? put_dense(s, member * rows + n, lanes) : put_quantized(s, member * rows + n, lanes);
+    spread(members * member_panels_, [&](int64_t begin, int64_t end) {
+      for (int64_t panel = begin; panel < end; panel++) {
+        const int64_t n = panel % member_panels_ * kLanes, first = panel / member_panels_ * rows + n;
+        const int lanes = int(rows - n < kLanes ? rows - n : kLanes);
+        dense_ ? put_dense(s, first, lanes) : put_quantized(s, first, lanes);
       }
+    });
   }
 
   size_t bytes() const override { return size_t(members * member_panels_ * packed_.panel_bytes); }
@@ -303,8 +305,8 @@ class PackedMatrix : public Matrix {
 
 }  // namespace
 
-std::unique_ptr<Matrix> pack_panels(const Kernels& kernels, const MatrixSource& source) {
-  return std::make_unique<PackedMatrix>(kernels, source);
+std::unique_ptr<Matrix> pack_panels(const Kernels& kernels, const MatrixSource& source, const Spread& spread) {
+  return std::make_unique<PackedMatrix>(kernels, source, spread);
 }
 
 }  // namespace mlxcel::native

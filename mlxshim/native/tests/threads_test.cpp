@@ -123,4 +123,30 @@ TEST(sleepers_wake) {
   }
 }
 
+TEST(ranges_cover_all_once) {
+  for (int threads : {1, 2, 3, 8})
+    for (int64_t n : {0, 1, 2, 7, 31, 32, 33, 1000}) {
+      std::vector<std::atomic<int>> done(static_cast<size_t>(n));
+      parallel_for(threads, n, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) done[size_t(i)]++;
+      });
+      CHECK(std::all_of(done.begin(), done.end(), [](auto& times) { return times == 1; }));
+    }
+}
+
+TEST(a_range_that_throws) {
+  std::atomic<int> calls{0};
+  bool caught = false;
+  try {
+    parallel_for(3, 100, [&](int64_t, int64_t) {
+      calls++;
+      throw std::bad_alloc();
+    });
+  } catch (const std::bad_alloc&) {
+    caught = true;
+  }
+  CHECK(caught);
+  CHECK_EQUAL(calls.load(), 12);  // the other ranges are not left out
+}
+
 TEST(defaults) { CHECK(default_threads() >= 1 && default_threads() <= int(std::thread::hardware_concurrency())); }
