@@ -46,6 +46,7 @@ type pythonPins struct {
 // goPins are tools that `go run` fetches, as package@version.
 type goPins struct {
 	Staticcheck string `json:"staticcheck"`
+	Actionlint  string `json:"actionlint"`
 }
 
 // An artifact is one file of a package registry, fetched by the registry's
@@ -116,8 +117,10 @@ func parseLock(data []byte) (*lock, error) {
 			}
 		}
 	}
-	if _, version, _ := strings.Cut(l.Go.Staticcheck, "@v"); version == "" {
-		return nil, fmt.Errorf("go: staticcheck %q is not package@version", l.Go.Staticcheck)
+	for _, tool := range []string{l.Go.Staticcheck, l.Go.Actionlint} {
+		if _, version, _ := strings.Cut(tool, "@v"); version == "" {
+			return nil, fmt.Errorf("go: %q is not package@version", tool)
+		}
 	}
 	return &l, nil
 }

@@ -48,6 +48,7 @@ func TestBadLock(t *testing.T) {
 		{"short name", func(l *lock) { l.Tokenizers["../x"] = l.Tokenizers["qwen3"] }, "short name"},
 		{"open version", func(l *lock) { l.Python.Test[0] = "tokenizers>=0.23" }, "does not pin"},
 		{"list", func(l *lock) { l.Python.Ninja = nil }, "python"},
+		{"actionlint", func(l *lock) { l.Go.Actionlint = "" }, "package@version"},
 		{"staticcheck", func(l *lock) { l.Go.Staticcheck = "honnef.co/go/tools/cmd/staticcheck" }, "package@version"},
 	}
 	for _, c := range cases {

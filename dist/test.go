@@ -41,6 +41,7 @@ func test(ctx context.Context, p *project, args []string) error {
 		{name: "go vet", run: p.vet("linux")},
 		{name: "go vet (Windows)", run: p.vet("windows")},
 		{name: "staticcheck", run: p.staticcheck},
+		{name: "actionlint", run: p.actionlint},
 		{name: "setup", run: p.setup, vital: true},
 		{name: "setup of test tools", run: func(ctx context.Context) error { return p.setupTests(ctx, *long) }, vital: true},
 		{name: "setup of Windows", run: func(ctx context.Context) error {
@@ -113,6 +114,12 @@ func (p *project) vet(system string) func(context.Context) error {
 
 func (p *project) staticcheck(ctx context.Context) error {
 	return p.stream(p.goTool(ctx, "run", p.lock.Go.Staticcheck, "./..."))
+}
+
+// actionlint checks the workflows in .github, without shellcheck, which not
+// every machine has.
+func (p *project) actionlint(ctx context.Context) error {
+	return p.stream(p.goTool(ctx, "run", p.lock.Go.Actionlint, "-shellcheck=", "-pyflakes="))
 }
 
 // goTest runs every Go test. Results are never taken from Go's cache, which

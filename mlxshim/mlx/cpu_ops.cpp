@@ -3,6 +3,7 @@
 #include <mlx/backend/cpu/encoder.h>
 #include <mlx/primitives.h>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "sample.h"
@@ -109,6 +110,34 @@ void swiglu(View<const float> gate, View<const float> up, float* out) {
     }
 }
 
+// Eight values of any width lie in as many bytes as a value has bits, the first one in the lowest bits.
+template <int bits>
+void dequantize(View<const uint32_t> packed, View<const float> scales, View<const float> biases, int group,
+                float* out) {
+  constexpr uint64_t mask = (uint64_t(1) << bits) - 1;
+  for (int64_t n = 0; n < packed.middle; n++) {
+    auto bytes = reinterpret_cast<const unsigned char*>(packed.row(0, n));
+    const float *scale = scales.row(0, n), *bias = biases.row(0, n);
+    for (int64_t g = 0; g < scales.inner; g++)
+      for (int i = 0; i < group; i += 8, bytes += bits, out += 8) {
+        uint64_t eight = 0;
+        std::memcpy(&eight, bytes, bits);
+        for (int k = 0; k < 8; k++) out[k] = scale[g] * float(int32_t(eight >> (k * bits) & mask)) + bias[g];
+      }
+  }
+}
+
+auto dequantize_of(int bits) {
+  switch (bits) {
+    case 2: return dequantize<2>;
+    case 3: return dequantize<3>;
+    case 4: return dequantize<4>;
+    case 5: return dequantize<5>;
+    case 6: return dequantize<6>;
+    default: return dequantize<8>;
+  }
+}
+
 }  // namespace
 
 mx::array cpu_rms_norm(const mx::array& x, const std::optional<mx::array>& w, float eps, mx::Stream stream) {
@@ -142,6 +171,19 @@ mx::array cpu_swiglu(const mx::array& gate, const mx::array& up, mx::Stream stre
   return cpu_op("CpuSwiglu", {gate, up}, stream, [](const std::vector<mx::array>& in) -> Work {
     return [g = view<float>(in[0]), u = view<float>(in[1])](void* out) { swiglu(g, u, static_cast<float*>(out)); };
   });
+}
+
+mx::array cpu_dequantize(const mx::array& packed, const mx::array& scales, const mx::array& biases, int group, int bits,
+                         mx::Stream stream) {
+  // Rows of these are contiguous: they are weights, or some rows of them.
+  mx::Shape shape{scales.shape(0), scales.shape(1) * group};
+  auto bind = [group, bits](const std::vector<mx::array>& in) -> Work {
+    return [=, words = view<uint32_t>(in[0]), s = view<float>(in[1]), b = view<float>(in[2])](void* out) {
+      dequantize_of(bits)(words, s, b, group, static_cast<float*>(out));
+    };
+  };
+  return mx::array(std::move(shape), mx::float32, std::make_shared<CpuOp>(stream, "CpuDequantize", std::move(bind)),
+                   {packed, scales, biases});
 }
 
 mx::array cpu_sample(const mx::array& logits, const mx::array& settings, mx::Stream stream) {

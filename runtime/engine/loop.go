@@ -137,11 +137,11 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 }
 
 // defaultChunk is how many prompt tokens a step takes: enough to be fast, and so few that a step, which cannot be
-// interrupted, takes a second or two at most. MLX's CPU kernels gain nothing from more.
+// interrupted, takes a second or two at most.
 func defaultChunk(device bindings.Device, backend string) int {
 	switch {
 	case device == bindings.DeviceCPU && backend == "mlx":
-		return 16
+		return 128
 	case device == bindings.DeviceCPU:
 		return 256
 	}
