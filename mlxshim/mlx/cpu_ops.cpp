@@ -2,6 +2,9 @@
 
 #include <mlx/backend/cpu/encoder.h>
 #include <mlx/primitives.h>
+#include <xmmintrin.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -110,21 +113,21 @@ void swiglu(View<const float> gate, View<const float> up, float* out) {
     }
 }
 
-// Eight values of any width lie in as many bytes as a value has bits, the first one in the lowest bits.
+constexpr int kLanes = 8;  // columns of a product that are computed together
+
+// Unpacks a row of a matrix into every eighth place of out. Eight values of any width lie in as many bytes as a value
+// has bits, the first one in the lowest bits.
 template <int bits>
-void dequantize(View<const uint32_t> packed, View<const float> scales, View<const float> biases, int group,
+void dequantize(const uint32_t* packed, const float* scales, const float* biases, int64_t groups, int group,
                 float* out) {
   constexpr uint64_t mask = (uint64_t(1) << bits) - 1;
-  for (int64_t n = 0; n < packed.middle; n++) {
-    auto bytes = reinterpret_cast<const unsigned char*>(packed.row(0, n));
-    const float *scale = scales.row(0, n), *bias = biases.row(0, n);
-    for (int64_t g = 0; g < scales.inner; g++)
-      for (int i = 0; i < group; i += 8, bytes += bits, out += 8) {
-        uint64_t eight = 0;
-        std::memcpy(&eight, bytes, bits);
-        for (int k = 0; k < 8; k++) out[k] = scale[g] * float(int32_t(eight >> (k * bits) & mask)) + bias[g];
-      }
-  }
+  auto bytes = reinterpret_cast<const unsigned char*>(packed);
+  for (int64_t g = 0; g < groups; g++)
+    for (int i = 0; i < group; i += 8, bytes += bits, out += 8 * kLanes) {
+      uint64_t eight = 0;
+      std::memcpy(&eight, bytes, bits);
+      for (int k = 0; k < 8; k++) out[k * kLanes] = scales[g] * float(int32_t(eight >> (k * bits) & mask)) + biases[g];
+    }
 }
 
 auto dequantize_of(int bits) {
@@ -135,6 +138,43 @@ auto dequantize_of(int bits) {
     case 5: return dequantize<5>;
     case 6: return dequantize<6>;
     default: return dequantize<8>;
+  }
+}
+
+// Some rows of x, `width` apart, times eight columns [width, 8]; out's rows are `pitch` apart.
+template <int rows>
+void multiply(const float* x, int64_t width, const float* columns, int lanes, float* out, int64_t pitch) {
+  __m128 low[rows], high[rows];
+  for (int r = 0; r < rows; r++) low[r] = high[r] = _mm_setzero_ps();
+  for (int64_t k = 0; k < width; k++) {
+    const __m128 a = _mm_loadu_ps(columns + k * kLanes), b = _mm_loadu_ps(columns + k * kLanes + 4);
+    for (int r = 0; r < rows; r++) {
+      const __m128 value = _mm_set1_ps(x[r * width + k]);
+      low[r] = _mm_add_ps(low[r], _mm_mul_ps(value, a));
+      high[r] = _mm_add_ps(high[r], _mm_mul_ps(value, b));
+    }
+  }
+  for (int r = 0; r < rows; r++) {
+    float sums[kLanes];
+    _mm_storeu_ps(sums, low[r]);
+    _mm_storeu_ps(sums + 4, high[r]);
+    std::copy_n(sums, lanes, out + r * pitch);
+  }
+}
+
+// x [rows, D] contiguous, out [rows, N].
+void quantized_matmul(const float* x, int64_t rows, View<const uint32_t> packed, View<const float> scales,
+                      View<const float> biases, int group, int bits, float* out) {
+  const int64_t width = scales.inner * group, n = packed.middle;
+  const auto unpack = dequantize_of(bits);
+  std::vector<float> columns(size_t(width * kLanes));
+  for (int64_t at = 0; at < n; at += kLanes) {
+    const int lanes = int(std::min<int64_t>(kLanes, n - at));
+    for (int i = 0; i < lanes; i++)
+      unpack(packed.row(0, at + i), scales.row(0, at + i), biases.row(0, at + i), scales.inner, group, &columns[size_t(i)]);
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) multiply<4>(x + r * width, width, columns.data(), lanes, out + r * n + at, n);
+    for (; r < rows; r++) multiply<1>(x + r * width, width, columns.data(), lanes, out + r * n + at, n);
   }
 }
 
@@ -173,17 +213,20 @@ mx::array cpu_swiglu(const mx::array& gate, const mx::array& up, mx::Stream stre
   });
 }
 
-mx::array cpu_dequantize(const mx::array& packed, const mx::array& scales, const mx::array& biases, int group, int bits,
-                         mx::Stream stream) {
-  // Rows of these are contiguous: they are weights, or some rows of them.
-  mx::Shape shape{scales.shape(0), scales.shape(1) * group};
-  auto bind = [group, bits](const std::vector<mx::array>& in) -> Work {
-    return [=, words = view<uint32_t>(in[0]), s = view<float>(in[1]), b = view<float>(in[2])](void* out) {
-      dequantize_of(bits)(words, s, b, group, static_cast<float*>(out));
+mx::array cpu_quantized_matmul(const mx::array& x, const mx::array& packed, const mx::array& scales,
+                               const mx::array& biases, int group, int bits, mx::Stream stream) {
+  mx::Shape shape = x.shape();
+  const int64_t rows = int64_t(x.size()) / shape.back();
+  shape.back() = packed.shape(0);
+  auto bind = [rows, group, bits](const std::vector<mx::array>& in) -> Work {
+    return [=, from = in[0].data<float>(), words = view<uint32_t>(in[1]), s = view<float>(in[2]),
+            b = view<float>(in[3])](void* out) {
+      quantized_matmul(from, rows, words, s, b, group, bits, static_cast<float*>(out));
     };
   };
-  return mx::array(std::move(shape), mx::float32, std::make_shared<CpuOp>(stream, "CpuDequantize", std::move(bind)),
-                   {packed, scales, biases});
+  auto f32 = [stream](const mx::array& a) { return mx::contiguous(mx::astype(a, mx::float32, stream), false, stream); };
+  return mx::array(std::move(shape), mx::float32, std::make_shared<CpuOp>(stream, "CpuQuantizedMatmul", std::move(bind)),
+                   {f32(x), mx::contiguous(packed, false, stream), f32(scales), f32(biases)});
 }
 
 mx::array cpu_sample(const mx::array& logits, const mx::array& settings, mx::Stream stream) {

@@ -1,6 +1,4 @@
 // Embedding, linear layers, normalization, rotation and what is computed element by element.
-#include <algorithm>
-
 #include "cpu_ops.h"
 #include "status.h"
 #include "step.h"
@@ -49,32 +47,10 @@ Prepared prepare_linear(const Program& program, const Op& op, const std::vector<
 
 namespace {
 
-// From how many rows on it is faster on the CPU to widen a matrix for its product, which BLAS then computes on all cores,
-// than to run MLX's product of quantized values, which takes about a nanosecond for each value and row.
-constexpr int kRowsToWiden = 4;
-constexpr int64_t kWidened = int64_t(16) << 20;  // bytes of one widened block: this much memory, not a whole matrix
-
-// x [.., D] f32 times an affine matrix of N rows.
-mx::array multiply_widened(Step& step, const Op& op, const Quantization& q, const mx::array& x) {
-  auto s = step.stream;
-  auto packed = step.in(op, 1);
-  auto scales = mx::astype(step.in(op, 2), mx::float32, s), biases = mx::astype(step.in(op, 3), mx::float32, s);
-  const int rows = packed.shape(0), width = scales.shape(1) * q.group;
-  const int step_rows = int(std::max<int64_t>(1, kWidened / (int64_t(width) * 4)));
-  std::vector<mx::array> products;
-  for (int at = 0; at < rows; at += step_rows) {
-    const int end = std::min(rows, at + step_rows);
-    auto block = [&](const mx::array& a) { return mx::slice(a, {at, 0}, {end, a.shape(1)}, s); };
-    auto wide = cpu_dequantize(block(packed), block(scales), block(biases), q.group, q.bits, s);
-    products.push_back(mx::matmul(x, mx::transpose(wide, s), s));
-  }
-  return products.size() == 1 ? products[0] : mx::concatenate(std::move(products), -1, s);
-}
-
 mx::array multiply_quantized(Step& step, const Op& op, const Quantization& q, const mx::array& x) {
-  const int64_t rows = int64_t(x.size()) / x.shape(-1);
-  if (takes_cpu_ops(x, step.stream) && q.mode == "affine" && rows >= kRowsToWiden)
-    return multiply_widened(step, op, q, x);
+  const bool one_row = int64_t(x.size()) == x.shape(-1);
+  if (takes_cpu_ops(x, step.stream) && q.mode == "affine" && !one_row)
+    return cpu_quantized_matmul(x, step.in(op, 1), step.in(op, 2), step.in(op, 3), q.group, q.bits, step.stream);
   return mx::quantized_matmul(x, step.in(op, 1), step.in(op, 2), step.maybe(op, 3), true, q.group, q.bits, q.mode,
                               step.stream);
 }
