@@ -152,7 +152,7 @@ func TestCrowdChangesNothing(t *testing.T) {
 
 // On MLX too, where sums may be rounded differently, sequences that wait for pages come to their end.
 func TestFewPagesOnMLX(t *testing.T) {
-	e := start(t, "mlx", tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 4, CacheTokens: 4 * pageTokens, MaxTokens: 256})
+	e := start(t, "mlx", tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 4, CacheTokens: 4 * pageTokens, MaxTokens: 256, Chunk: 16})
 	requests := crowd(rand.New(rand.NewPCG(3, 4)), 16)
 	for i, ch := range func() (all []<-chan outcome) {
 		for _, r := range requests {
