@@ -66,10 +66,10 @@ func (s *Server) report(ctx context.Context, x *exchange, method string, took ti
 	s.metrics.requests.add(1, x.route, fmt.Sprint(x.status))
 	level := slog.LevelInfo
 	switch {
+	case x.route == "/health" || x.route == "/v1/health" || x.route == "/metrics":
+		level = slog.LevelDebug // asked for every few seconds, and 503 is news to nobody who reads the log
 	case x.status >= 500:
 		level = slog.LevelError
-	case x.route == "/health" || x.route == "/v1/health" || x.route == "/metrics":
-		level = slog.LevelDebug // asked for every few seconds
 	}
 	attributes := []slog.Attr{
 		slog.String("request", x.id), slog.String("method", method), slog.String("route", x.route), slog.Int("status", x.status),
