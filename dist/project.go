@@ -122,6 +122,9 @@ func (p *project) prepare(ctx context.Context) (release func(), err error) {
 // scratch makes a folder for a result that is moved to its place when it is
 // whole. It lies in the cache, so that moving it within is a rename.
 func (p *project) scratch() (string, error) {
+	if err := os.MkdirAll(p.temporary(), 0o755); err != nil { // setup removes it with what it left there
+		return "", err
+	}
 	dir, err := os.MkdirTemp(p.temporary(), "")
 	if err != nil {
 		return "", err
