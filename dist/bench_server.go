@@ -56,7 +56,7 @@ func (p *project) benchServer(ctx context.Context, rounds int, b serverBench) er
 	if err != nil {
 		return err
 	}
-	scratch, err := p.scratch()
+	scratch, err := os.MkdirTemp("", "mlxcel-bench-")
 	if err != nil {
 		return err
 	}
