@@ -32,16 +32,16 @@ type flavor struct {
 
 // A cuda is a version of CUDA that MLX is built with.
 type cuda struct {
-	name    string // of the variant and of its folder in lib
-	wheel   string // MLX's package
-	headers string // package with cuda_runtime.h
-	include string // its folder of headers
-	driver  string // the oldest NVIDIA driver that serves it
+	name    string   // of the variant and of its folder in lib
+	wheel   string   // MLX's package
+	headers []string // packages with cuda_runtime.h and what it includes
+	include string   // their folder of headers
+	driver  string   // the oldest NVIDIA driver that serves it
 }
 
 var (
-	cuda13 = &cuda{"cuda13", "mlx-cuda-13", "nvidia-cuda-runtime", "nvidia/cu13/include", "580"}
-	cuda12 = &cuda{"cuda12", "mlx-cuda-12", "nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/include", "550"}
+	cuda13 = &cuda{"cuda13", "mlx-cuda-13", []string{"nvidia-cuda-runtime", "nvidia-cuda-crt"}, "nvidia/cu13/include", "580"}
+	cuda12 = &cuda{"cuda12", "mlx-cuda-12", []string{"nvidia-cuda-runtime-cu12"}, "nvidia/cuda_runtime/include", "550"}
 )
 
 // A piece is some files of a wheel, and where they go.

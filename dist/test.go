@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,6 +35,7 @@ func test(ctx context.Context, p *project, args []string) error {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	long := flags.Bool("long", false, "install mlx-lm, run the tests that need it, and fuzz each target for a minute")
 	windows := flags.Bool("windows", true, "build the bundle for Windows and test it under Wine")
+	only := flags.String("only", "", "run the part of this name alone, as in the table at the end")
 	if err := parseFlags(p, flags, args); err != nil {
 		return err
 	}
@@ -51,9 +54,16 @@ func test(ctx context.Context, p *project, args []string) error {
 			}
 			return p.setupWindows(ctx)
 		}},
+		{name: "bundles", run: func(ctx context.Context) error { return p.testBundles(ctx, *long, *windows) }},
 		{name: "ctest", run: p.ctest},
 		{name: "go test", run: func(ctx context.Context) error { return p.goTest(ctx, *long, *windows) }},
 		{name: "fuzzing", run: func(ctx context.Context) error { return p.fuzz(ctx, *long) }},
+	}
+	if *only != "" {
+		parts = slices.DeleteFunc(parts, func(part part) bool { return part.name != *only })
+		if len(parts) == 0 {
+			return fmt.Errorf("there is no part %q", *only)
+		}
 	}
 	return p.report(p.runParts(ctx, parts))
 }
@@ -135,6 +145,73 @@ func (p *project) goTest(ctx context.Context, long, windows bool) error {
 		cmd.Env = append(cmd.Env, "MLXCEL_TEST_WINDOWS=0")
 	}
 	return p.stream(cmd)
+}
+
+// testBundles makes archives, audits them, and runs what is for this system; with
+// long also those with NVIDIA's libraries, which are large.
+func (p *project) testBundles(ctx context.Context, long, windows bool) error {
+	release, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for _, f := range flavors {
+		if f.cuda != nil && (!long || f.variant != "cuda13") || f.windows() && !windows {
+			continue
+		}
+		if err := p.testBundle(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+	}
+	return nil
+}
+
+func (p *project) testBundle(ctx context.Context, f flavor) error {
+	b, err := p.bundle(ctx, f, "")
+	if err != nil {
+		return err
+	}
+	out, err := p.scratch()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(out)
+	archive, err := p.writeArchive(ctx, b, out)
+	if err != nil {
+		return err
+	}
+	if err := p.auditArchive(ctx, archive, os.Stdout); err != nil {
+		return err
+	}
+	if f.cuda == nil {
+		again, err := p.writeArchive(ctx, b, filepath.Join(out, "again"))
+		if err != nil {
+			return err
+		}
+		if !sameContent(archive, again) {
+			return errors.New("the same input gave another archive")
+		}
+	}
+	if f.windows() {
+		return nil // tests/wine runs what is the same, from a folder
+	}
+	dir, err := unpackArchive(archive, filepath.Join(out, "unpacked folder, with spaces"))
+	if err != nil {
+		return err
+	}
+	for _, backend := range []string{"native", "mlx"} {
+		cmd := process(ctx, out, filepath.Join(dir, "mlxcel"), "generate", "--device", "cpu", "--backend", backend, "-n", "8",
+			"-m", filepath.Join(p.cache, "models", p.lock.Model.Member), "-p", "What is the capital of France?")
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "MLXCEL_") })
+		output, err := capture(cmd)
+		if err == nil && !strings.Contains(output, "Paris") {
+			err = errors.New("it does not know the capital of France")
+		}
+		if err != nil {
+			return p.failure(cmd, output, "running the unpacked "+f.String(), err)
+		}
+	}
+	return nil
 }
 
 // testEnvironment tells tests where everything is, and that it must be there.
