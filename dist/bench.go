@@ -201,7 +201,7 @@ func (p *project) benchVersion(ctx context.Context) error {
 
 // benchStep runs the C++ comparison of mlxshim/bench/step.cpp.
 func (p *project) benchStep(ctx context.Context, rounds int) error {
-	tools, err := p.buildTools(ctx, linuxTarget)
+	tools, err := p.buildTools(ctx, hostTarget())
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type contest struct {
 
 // benchCPU compares the native library with llama.cpp, built for this processor.
 func (p *project) benchCPU(ctx context.Context, rounds int) error {
-	tools, err := p.buildTools(ctx, linuxTarget)
+	tools, err := p.buildTools(ctx, hostTarget())
 	if err != nil {
 		return err
 	}

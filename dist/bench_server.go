@@ -48,7 +48,7 @@ type loadFigures struct {
 // benchServer compares mlxcel-server with llama-server, both running all the
 // time and asked in turns.
 func (p *project) benchServer(ctx context.Context, rounds int, b serverBench) error {
-	tools, err := p.buildTools(ctx, linuxTarget)
+	tools, err := p.buildTools(ctx, hostTarget())
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -20,6 +19,14 @@ const (
 	linuxTarget   = "linux-amd64"
 	windowsTarget = "windows-amd64"
 )
+
+// hostTarget is the target that this system can run.
+func hostTarget() string {
+	if runtime.GOOS == "windows" {
+		return windowsTarget
+	}
+	return linuxTarget
+}
 
 // A flavor is what a bundle is made for.
 type flavor struct {
@@ -41,7 +48,7 @@ type cuda struct {
 
 var (
 	cuda13 = &cuda{"cuda13", "mlx-cuda-13", []string{"nvidia-cuda-runtime", "nvidia-cuda-crt"}, "nvidia/cu13/include", "580"}
-	cuda12 = &cuda{"cuda12", "mlx-cuda-12", []string{"nvidia-cuda-runtime-cu12"}, "nvidia/cuda_runtime/include", "550"}
+	cuda12 = &cuda{"cuda12", "mlx-cuda-12", []string{"nvidia-cuda-runtime-cu12", "nvidia-cuda-nvcc-cu12"}, "nvidia/cuda_runtime/include", "550"}
 )
 
 // A piece is some files of a wheel, and where they go.
@@ -103,6 +110,7 @@ var flavors = []flavor{
 		{"nvidia-cublas-cu12", `/(cublas(?:Lt)?64_12\.dll)$`, "lib/nvidia/cublas/bin"},
 		{"nvidia-cuda-nvrtc-cu12", `/(nvrtc(?:64_120_0|-builtins64_\d+)\.dll)$`, "lib/nvidia/cuda_nvrtc/bin"},
 		{"nvidia-cuda-runtime-cu12", `^nvidia/cuda_runtime/(include/.+)$`, "lib/nvidia/cuda_runtime"},
+		{"nvidia-cuda-nvcc-cu12", `^nvidia/cuda_nvcc/(include/crt/.+)$`, "lib/nvidia/cuda_runtime"},
 		{"nvidia-cudnn-cu12", `/(cudnn[a-z_]*64_9\.dll)$`, "lib/nvidia/cudnn/bin"},
 		{"nvidia-cufft-cu12", `/(cufft64_11\.dll)$`, "lib/nvidia/cufft/bin"},
 		{"nvidia-cusolver-cu12", `/(cusolver64_11\.dll)$`, "lib/nvidia/cusolver/bin"},
@@ -160,7 +168,7 @@ func (b *bundle) add(path, file string) error {
 //	licenses/                       a folder for each component
 //	README.txt manifest.json
 //
-// With mlxRoot, an installed build of MLX, that takes the place of MLX's wheel for the variant.
+// What is built here is signed where MLXCEL_SIGN asks for it. With mlxRoot, an installed build of MLX, that takes the place of MLX's wheel for the variant.
 func (p *project) bundle(ctx context.Context, f flavor, mlxRoot string) (*bundle, error) {
 	version, err := p.version()
 	if err != nil {
@@ -210,8 +218,34 @@ func (p *project) bundle(ctx context.Context, f flavor, mlxRoot string) (*bundle
 	if err := p.addProgramLicenses(ctx, b); err != nil {
 		return nil, err
 	}
+	if err := p.sign(ctx, b, builds); err != nil {
+		return nil, err
+	}
 	b.texts["README.txt"] = []byte(b.readme(p.lock.MLX.Version))
 	return b, p.addManifest(b)
+}
+
+// sign has each of our own files signed by the command in MLXCEL_SIGN, with the file's path behind it, where that is set.
+func (p *project) sign(ctx context.Context, b *bundle, built map[string]string) error {
+	command := strings.Fields(os.Getenv("MLXCEL_SIGN"))
+	if len(command) == 0 || !b.windows() {
+		return nil
+	}
+	for i, word := range command {
+		command[i] = strings.Trim(word, `"`)
+	}
+	for _, path := range sortedKeys(built) {
+		// A copy: what is built again later must not be taken for unsigned.
+		signed := filepath.Join(p.buildFolder("signed-"+b.variant), filepath.FromSlash(path))
+		if err := placeCopy(built[path], signed); err != nil {
+			return err
+		}
+		if err := p.quietly(process(ctx, p.root, command[0], append(command[1:], signed)...), "signing "+path); err != nil {
+			return err
+		}
+		b.files[path] = signed
+	}
+	return nil
 }
 
 // take adds a piece's files from the folder of its wheel, or of an installed MLX, which is a wheel's folder mlx but has
@@ -330,7 +364,7 @@ func sameContent(a, b string) bool {
 // bundleCommand is the subcommand bundle.
 func bundleCommand(ctx context.Context, p *project, args []string) error {
 	flags := flag.NewFlagSet("bundle", flag.ContinueOnError)
-	target := flags.String("target", cmp.Or(map[string]string{"windows": windowsTarget}[runtime.GOOS], linuxTarget), "the system that it is for: linux-amd64, windows-amd64")
+	target := flags.String("target", hostTarget(), "the system that it is for: linux-amd64, windows-amd64")
 	variant := flags.String("variant", "cpu", "cpu, cuda13, cuda13-full (with all that MLX can ask for) or cuda12")
 	mlxRoot := flags.String("mlx-root", "", "an installed build of MLX, in place of the wheel's: a folder with include, lib and, on Windows, bin")
 	out := flags.String("out", p.path("out"), "the folder to write to")

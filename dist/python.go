@@ -7,13 +7,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+
+	"mlxcel/tests/testenv"
 )
+
+// exe ends the names of this system's programs.
+func exe() string {
+	if runtime.GOOS == "windows" {
+		return ".exe"
+	}
+	return ""
+}
 
 // python returns the system's Python 3.
 func (p *project) python() (string, error) {
 	path, err := exec.LookPath("python3")
+	if runtime.GOOS == "windows" { // where python3 may be a link to a shop
+		path, err = exec.LookPath("python")
+	}
 	if err != nil {
 		return "", errors.New("there is no python3 on PATH: install Python 3.10 or newer with venv and pip (Debian, Ubuntu: `apt-get install python3 python3-venv python3-pip`)")
 	}
@@ -71,13 +85,13 @@ const installedFile = ".installed"
 // when the pins have changed or its Python is gone.
 func (p *project) environment(ctx context.Context, name string, sets ...pipSet) (bin string, err error) {
 	dir := p.venv(name)
-	bin = filepath.Join(dir, "bin")
+	bin = filepath.Join(dir, testenv.ScriptsFolder())
 	var wanted []string
 	for _, set := range sets {
 		wanted = append(wanted, set.String())
 	}
 	var have []string
-	if text, err := os.ReadFile(filepath.Join(dir, installedFile)); err == nil && exists(filepath.Join(bin, "python")) {
+	if text, err := os.ReadFile(filepath.Join(dir, installedFile)); err == nil && exists(filepath.Join(bin, "python"+exe())) {
 		have = strings.Split(strings.TrimSpace(string(text)), "\n")
 	}
 	if len(have) > 0 && containsAll(have, wanted) {

@@ -29,7 +29,7 @@ func (p *project) buildAll(ctx context.Context) error {
 	if err := p.checkSystem(ctx); err != nil {
 		return err
 	}
-	return p.installBundle(ctx, linuxTarget, p.bin())
+	return p.installBundle(ctx, hostTarget(), p.bin())
 }
 
 // installBundle makes dir hold the bundle of a target for the CPU.

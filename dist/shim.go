@@ -76,10 +76,18 @@ type mode struct {
 }
 
 var (
-	modeRelease  = mode{name: "release", target: linuxTarget}
+	modeRelease  = mode{name: releaseName(hostTarget()), target: hostTarget()}
 	modeSanitize = mode{name: "sanitize", target: linuxTarget, setting: "-DMLXSHIM_SANITIZE=ON"}        // with its C++ tests, under ASan and UBSan
 	modeThreads  = mode{name: "threads", target: linuxTarget, setting: "-DMLXSHIM_SANITIZE_THREADS=ON"} // the native library and its tests under TSan
 )
+
+// releaseName names the build folder of what is put into bundles.
+func releaseName(target string) string {
+	if target == windowsTarget {
+		return "windows"
+	}
+	return "release"
+}
 
 // buildLibrary builds target of a library in the given mode and returns the
 // build folder.
@@ -192,8 +200,15 @@ func (p *project) cudaHeaders(ctx context.Context, target string, c *cuda) (stri
 		if err != nil {
 			return "", err
 		}
-		if err := os.CopyFS(scratch, os.DirFS(filepath.Join(folder, filepath.FromSlash(c.include)))); err != nil {
+		// nvidia/cu13/include, or a folder for each package.
+		includes, err := filepath.Glob(filepath.Join(folder, "nvidia", "*", "include"))
+		if err != nil {
 			return "", err
+		}
+		for _, include := range includes {
+			if err := os.CopyFS(scratch, os.DirFS(include)); err != nil {
+				return "", err
+			}
 		}
 	}
 	if err := os.WriteFile(filepath.Join(scratch, ".wheels"), []byte(key), 0o644); err != nil {
@@ -219,10 +234,7 @@ func (p *project) buildFor(ctx context.Context, f flavor, mlxRoot string) (map[s
 	}
 	files := map[string]string{}
 	build := func(l library, folder string, m mode) error {
-		m.target = f.target
-		if f.windows() {
-			m.name = "windows"
-		}
+		m.target, m.name = f.target, releaseName(f.target)
 		if m.cuda != nil {
 			m.name += "-" + m.cuda.name
 		}
@@ -237,7 +249,7 @@ func (p *project) buildFor(ctx context.Context, f flavor, mlxRoot string) (map[s
 		files["lib/"+folder+"/"+file] = filepath.Join(dir, file)
 		return nil
 	}
-	cpu, gpu := mode{name: "release", mlxRoot: mlxRoot}, mode{name: "release", mlxRoot: mlxRoot, cuda: f.cuda}
+	cpu, gpu := mode{mlxRoot: mlxRoot}, mode{mlxRoot: mlxRoot, cuda: f.cuda}
 	if f.cuda != nil {
 		cpu.mlxRoot = ""
 	}
@@ -249,22 +261,28 @@ func (p *project) buildFor(ctx context.Context, f flavor, mlxRoot string) (map[s
 			return nil, err
 		}
 	}
-	if err := build(native, "native", mode{name: "release"}); err != nil {
+	if err := build(native, "native", mode{}); err != nil {
 		return nil, err
 	}
 	return files, p.buildPrograms(ctx, f, files)
 }
 
-// ctest builds and runs the C++ tests of both libraries under the sanitizers.
+// ctest builds and runs the C++ tests of both libraries under the sanitizers, or on
+// Windows without them.
 func (p *project) ctest(ctx context.Context) error {
-	tools, err := p.buildTools(ctx, linuxTarget)
+	tools, err := p.buildTools(ctx, hostTarget())
 	if err != nil {
 		return err
 	}
-	for _, b := range []struct {
+	type build struct {
 		library
 		mode mode
-	}{{shim, modeSanitize}, {native, modeSanitize}, {native, modeThreads}} {
+	}
+	builds := []build{{shim, modeSanitize}, {native, modeSanitize}, {native, modeThreads}}
+	if hostTarget() == windowsTarget {
+		builds = []build{{shim, modeRelease}, {native, modeRelease}}
+	}
+	for _, b := range builds {
 		dir, err := p.buildLibrary(ctx, tools, b.library, b.mode, "all")
 		if err != nil {
 			return err

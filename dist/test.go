@@ -48,9 +48,12 @@ func test(ctx context.Context, p *project, args []string) error {
 		{name: "setup", run: p.setup, vital: true},
 		{name: "setup of test tools", run: func(ctx context.Context) error { return p.setupTests(ctx, *long) }, vital: true},
 		{name: "setup of Windows", run: func(ctx context.Context) error {
-			if !*windows {
+			switch {
+			case !*windows:
 				p.say("left out, as --windows=false asks")
 				return nil
+			case hostTarget() == windowsTarget:
+				return nil // setup has made its bundle, and Wine is for other systems
 			}
 			return p.setupWindows(ctx)
 		}},
@@ -156,7 +159,7 @@ func (p *project) testBundles(ctx context.Context, long, windows bool) error {
 	}
 	defer release()
 	for _, f := range flavors {
-		if f.cuda != nil && (!long || f.variant != "cuda13") || f.windows() && !windows {
+		if f.cuda != nil && (!long || f.variant != "cuda13") || f.windows() && !windows || !f.windows() && hostTarget() != linuxTarget {
 			continue
 		}
 		if err := p.testBundle(ctx, f); err != nil {

@@ -14,8 +14,12 @@ import (
 
 // checkSystem says whether MLX's wheel can run here at all.
 func (p *project) checkSystem(ctx context.Context) error {
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return fmt.Errorf("this is %s on %s, and dist is made for Linux on x86-64 so far", runtime.GOOS, runtime.GOARCH)
+	switch runtime.GOOS + "-" + runtime.GOARCH {
+	case linuxTarget:
+	case windowsTarget:
+		return nil
+	default:
+		return fmt.Errorf("this is %s on %s, and dist is made for Linux and Windows on x86-64", runtime.GOOS, runtime.GOARCH)
 	}
 	output, _ := capture(process(ctx, p.root, "getconf", "GNU_LIBC_VERSION"))
 	return checkGlibc(output, p.lock.MLX.Platform)
@@ -91,13 +95,17 @@ func (p *project) buildTools(ctx context.Context, target string) (tools buildToo
 		if err := checkLLVM(); err != nil {
 			return tools, err
 		}
+	default:
+		if _, err := exec.LookPath("cl"); err != nil {
+			return tools, errors.New("there is no cl on PATH: install Visual Studio's Build Tools with C++, and run this in their \"x64 Native Tools Command Prompt\"")
+		}
 	}
 	if tools.cmake = p.systemCMake(ctx); tools.cmake == "" {
 		bin, err := p.environment(ctx, "cmake", pipSet{pins: p.lock.Python.CMake})
 		if err != nil {
 			return tools, err
 		}
-		tools.cmake = filepath.Join(bin, "cmake")
+		tools.cmake = filepath.Join(bin, "cmake"+exe())
 	}
 	tools.ctest = filepath.Join(filepath.Dir(tools.cmake), "ctest")
 	if tools.ninja = p.systemNinja(ctx); tools.ninja == "" {
@@ -105,7 +113,7 @@ func (p *project) buildTools(ctx context.Context, target string) (tools buildToo
 		if err != nil {
 			return tools, err
 		}
-		tools.ninja = filepath.Join(bin, "ninja")
+		tools.ninja = filepath.Join(bin, "ninja"+exe())
 	}
 	return tools, nil
 }
@@ -113,7 +121,7 @@ func (p *project) buildTools(ctx context.Context, target string) (tools buildToo
 // systemCMake returns the path of CMake 3.24 or newer with its ctest, or "".
 func (p *project) systemCMake(ctx context.Context) string {
 	path, err := exec.LookPath("cmake")
-	if err != nil || !exists(filepath.Join(filepath.Dir(path), "ctest")) {
+	if err != nil || !exists(filepath.Join(filepath.Dir(path), "ctest"+exe())) {
 		return ""
 	}
 	output, err := capture(process(ctx, p.cache, path, "--version"))

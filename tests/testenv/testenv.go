@@ -57,11 +57,19 @@ func Root() string {
 // `go run ./dist test --long`.
 func Python(t testing.TB) string {
 	t.Helper()
-	python := filepath.Join(CacheDir(), "venv", "test", "bin", "python")
+	python := filepath.Join(CacheDir(), "venv", "test", ScriptsFolder(), "python")
 	if runtime.GOOS == "windows" {
-		python = filepath.Join(CacheDir(), "venv", "test", "Scripts", "python.exe")
+		python += ".exe"
 	}
 	return need(t, "the Python of the test environment", python, remedy)
+}
+
+// ScriptsFolder is the folder of programs in a virtual environment of Python.
+func ScriptsFolder() string {
+	if runtime.GOOS == "windows" {
+		return "Scripts"
+	}
+	return "bin"
 }
 
 // Tokenizers returns real tokenizers by their short name ("llama3_1",
