@@ -150,6 +150,31 @@ func TestCrowdChangesNothing(t *testing.T) {
 	}
 }
 
+// Requests that begin alike and come at once compute what they share once, also where it is still being computed.
+func TestComingAtOnce(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		e := start(t, backend, tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 5, MaxTokens: 256, Chunk: 16})
+		prompt := crowd(rand.New(rand.NewPCG(14, 15)), 1)[0].Prompt
+		for len(prompt) < 150 {
+			prompt = append(prompt, prompt...)
+		}
+		prompt = prompt[:150]
+		var outcomes []<-chan outcome
+		for i := range 5 {
+			own := append(slices.Clone(prompt), int32(10+i))
+			outcomes = append(outcomes, submit(t, e, t.Context(), Request{Prompt: own, MaxTokens: 3}))
+		}
+		for i, ch := range outcomes {
+			got := <-ch
+			require.NoError(t, got.result.Err)
+			if i > 0 {
+				require.Greater(t, got.result.Cached, 150-worthWaiting, "request %d", i)
+			}
+		}
+		require.Less(t, idle(t, e).StepTokens, uint64(150+5*(worthWaiting+4)))
+	})
+}
+
 // On MLX too, where sums may be rounded differently, sequences that wait for pages come to their end.
 func TestFewPagesOnMLX(t *testing.T) {
 	e := start(t, "mlx", tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 4, CacheTokens: 4 * pageTokens, MaxTokens: 256, Chunk: 16})
@@ -245,23 +270,27 @@ func TestRequestThatFails(t *testing.T) {
 
 // A lost device ends all requests, those that wait included, and the engine with them.
 func TestLostDevice(t *testing.T) {
-	var lost atomic.Bool
+	asked := 0
 	e := start(t, "native", tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 2, MaxTokens: 256, fault: func() error {
-		if lost.Load() {
+		if asked++; asked > 60 { // no request has all of its tokens then
 			return fmt.Errorf("made up: %w", bindings.ErrDevice)
 		}
 		return nil
 	}})
-	var outcomes []<-chan outcome
-	for range 6 {
-		outcomes = append(outcomes, submit(t, e, t.Context(), Request{Prompt: []int32{1, 2, 3}, MaxTokens: 250}))
+	results := make(chan Result, 1000)
+	request := Request{Prompt: []int32{1, 2, 3}, MaxTokens: 250, Accept: func(int32, []float32) bool { return false }, Done: func(r Result) { results <- r }}
+	taken := 0
+	var err error
+	for ; err == nil && taken < cap(results); taken++ { // until no more are taken
+		err = e.Submit(t.Context(), request)
 	}
-	lost.Store(true)
-	for _, ch := range outcomes {
-		got := <-ch
-		require.Equal(t, Failed, got.result.Reason)
-		require.ErrorIs(t, got.result.Err, bindings.ErrDevice)
-		require.ErrorContains(t, got.result.Err, "the device is lost")
+	require.ErrorIs(t, err, bindings.ErrDevice)
+	require.Greater(t, taken, 1)
+	for range taken - 1 {
+		r := <-results
+		require.Equal(t, Failed, r.Reason)
+		require.ErrorIs(t, r.Err, bindings.ErrDevice)
+		require.ErrorContains(t, r.Err, "the device is lost")
 	}
 	<-e.Broken()
 	require.ErrorIs(t, e.Err(), bindings.ErrDevice)

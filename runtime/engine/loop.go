@@ -216,7 +216,7 @@ func (l *loop) turn() {
 			l.end(s, Cancelled, err)
 		}
 	}
-	for len(l.waiting) > 0 && len(l.running) < l.most && l.fits(l.waiting[0]) {
+	for len(l.waiting) > 0 && len(l.running) < l.most && l.fits(l.waiting[0]) && !l.comes(l.waiting[0]) {
 		s := l.waiting[0]
 		if err := l.place(s); err != nil {
 			l.end(s, Failed, err)
@@ -260,6 +260,22 @@ func (l *loop) fits(s *sequence) bool {
 		pages += max(pagesFor(len(r.tokens)+1)-len(l.cache.slots[r.slot].pages), 0) + 1
 	}
 	return pages <= l.cache.most
+}
+
+// worthWaiting is how many tokens that another sequence is about to compute are better waited for than computed twice.
+const worthWaiting = 16
+
+// comes reports whether a running sequence is about to compute more of the beginning of s than there is: requests that
+// begin alike often come at once, as the choices of one chat do.
+func (l *loop) comes(s *sequence) bool {
+	if !l.cache.keep || s.Hidden != nil {
+		return false
+	}
+	_, known := l.cache.root.longest(s.tokens)
+	return slices.ContainsFunc(l.running, func(r *sequence) bool {
+		alike := common(r.tokens, s.tokens)
+		return alike > r.filled && alike >= known+worthWaiting
+	})
 }
 
 // place gives s a slot, with what there is of its beginning.

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if !*asJSON {
 		fmt.Fprintf(out, "%7s %8s %6s %9s %9s %9s %9s %9s %10s\n", "clients", "requests", "failed", "tok/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "rss growth")
 	}
-	failed := 0
+	failed, first := 0, ""
 	for word := range strings.SplitSeq(*clients, ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 1 || n > maxClients {
@@ -64,7 +64,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		watch := watchMemory(*pid, c.time)
 		r := c.measure(ctx, n)
 		figures := r.figures(n, watch())
-		failed += figures.Failed
+		if failed += figures.Failed; first == "" && figures.Failed > 0 {
+			first = figures.Errors[0]
+		}
 		if *asJSON {
 			if err := json.NewEncoder(out).Encode(figures); err != nil {
 				return err
@@ -77,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d requests failed", failed)
+		return fmt.Errorf("%d requests failed, such as with: %s", failed, first)
 	}
 	return nil
 }
