@@ -11,7 +11,7 @@ import (
 
 const (
 	// The number of this ABI; any change of meaning or layout raises it.
-	ABIVersion = 1
+	ABIVersion = 2
 )
 
 const (
@@ -101,6 +101,9 @@ const (
 const (
 	// A token id with this value, where load_tokens reads it, stands for the token that was last stored for the slot.
 	TokenLast = -2
+	// As the file of a weight's only part: the weight is made up where it will lie, for benchmarks. Floats are in
+	// [-1/32, 1/32), integers have any bits; the same for the same offset.
+	FileRandom = -1
 )
 
 // Ops. Shapes: T tokens, R rows, S sequences, V vocabulary, E experts; [..] are leading dimensions that stay.
@@ -234,6 +237,7 @@ type rawContextParams struct {
 	device      int64 // MLXSHIM_DEVICE_…
 	deviceIndex int64 // which GPU, from 0
 	threads     int64 // CPU threads, 0: the library's choice
+	memoryLimit int64 // bytes that weights and state may take of a GPU's memory, 0: all; more is MLXSHIM_ERR_MEMORY
 }
 
 type rawDeviceInfo struct {
@@ -252,12 +256,13 @@ type rawMemoryInfo struct {
 	active int64 // bytes in use by arrays
 	peak   int64 // the most since the last reset
 	cached int64 // freed, kept for reuse
+	host   int64 // bytes of weights in host memory that a GPU reads over the bus: 0, or something is wrong
 }
 
-// A contiguous run of a weight's bytes: in an open file, or in memory when file is 0.
+// A contiguous run of a weight's bytes: in an open file, in memory when file is 0, or made up.
 type rawPart struct {
 	size   int64
-	file   int64 // handle, or 0
+	file   int64 // handle, 0, or MLXSHIM_FILE_RANDOM
 	offset int64 // in the file
 	bytes  int64
 	data   unsafe.Pointer // when file is 0
@@ -322,6 +327,7 @@ var layout = [...]layoutEntry{
 	{"offset of mlxshim_context_params.device", int64(unsafe.Offsetof(rawContextParams{}.device))},
 	{"offset of mlxshim_context_params.device_index", int64(unsafe.Offsetof(rawContextParams{}.deviceIndex))},
 	{"offset of mlxshim_context_params.threads", int64(unsafe.Offsetof(rawContextParams{}.threads))},
+	{"offset of mlxshim_context_params.memory_limit", int64(unsafe.Offsetof(rawContextParams{}.memoryLimit))},
 	{"size of mlxshim_device_info", int64(unsafe.Sizeof(rawDeviceInfo{}))},
 	{"offset of mlxshim_device_info.size", int64(unsafe.Offsetof(rawDeviceInfo{}.size))},
 	{"offset of mlxshim_device_info.device", int64(unsafe.Offsetof(rawDeviceInfo{}.device))},
@@ -336,6 +342,7 @@ var layout = [...]layoutEntry{
 	{"offset of mlxshim_memory_info.active", int64(unsafe.Offsetof(rawMemoryInfo{}.active))},
 	{"offset of mlxshim_memory_info.peak", int64(unsafe.Offsetof(rawMemoryInfo{}.peak))},
 	{"offset of mlxshim_memory_info.cached", int64(unsafe.Offsetof(rawMemoryInfo{}.cached))},
+	{"offset of mlxshim_memory_info.host", int64(unsafe.Offsetof(rawMemoryInfo{}.host))},
 	{"size of mlxshim_part", int64(unsafe.Sizeof(rawPart{}))},
 	{"offset of mlxshim_part.size", int64(unsafe.Offsetof(rawPart{}.size))},
 	{"offset of mlxshim_part.file", int64(unsafe.Offsetof(rawPart{}.file))},

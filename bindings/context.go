@@ -45,6 +45,7 @@ type Memory struct {
 	Active int64 // in use by arrays
 	Peak   int64 // the most since the last reset
 	Cached int64 // freed, kept for reuse
+	Host   int64 // weights in host memory that a GPU reads over the bus: 0, or something is wrong
 }
 
 // Memory asks for the memory in use.
@@ -54,7 +55,7 @@ func (c *Context) Memory() (Memory, error) {
 	if err := c.check(c.memory(c.handle, raw), -1); err != nil {
 		return Memory{}, err
 	}
-	return Memory{Active: raw.active, Peak: raw.peak, Cached: raw.cached}, nil
+	return Memory{Active: raw.active, Peak: raw.peak, Cached: raw.cached, Host: raw.host}, nil
 }
 
 // ResetPeak starts a new count of the peak.

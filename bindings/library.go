@@ -112,6 +112,9 @@ type ContextParams struct {
 	Device  Device
 	Index   int // which GPU, from 0
 	Threads int // CPU threads, 0: the library's choice
+	// MemoryLimit is how many bytes of a GPU's memory weights and state may take, 0: all. What would take more fails
+	// with ErrMemory.
+	MemoryLimit int64
 }
 
 // A Context is an open device. It belongs to the thread that created it; see the
@@ -126,7 +129,7 @@ type Context struct {
 // be locked.
 func (l *Library) NewContext(p ContextParams) (*Context, error) {
 	c := &Context{caller: *l.caller(), library: l}
-	raw := &rawContextParams{device: int64(p.Device), deviceIndex: int64(p.Index), threads: int64(p.Threads)}
+	raw := &rawContextParams{device: int64(p.Device), deviceIndex: int64(p.Index), threads: int64(p.Threads), memoryLimit: p.MemoryLimit}
 	raw.size = int64(unsafe.Sizeof(*raw))
 	if err := c.check(c.contextCreate(raw, &c.handle), -1); err != nil {
 		return nil, err

@@ -21,8 +21,11 @@ type Weight struct {
 }
 
 // A Part is a contiguous run of a weight's bytes: Bytes bytes of File from Offset
-// on, or, where File is the zero File, the bytes in Data.
+// on, or, where File is the zero File, the bytes in Data. With Random it is the
+// only part of a weight that the library makes up, Bytes bytes that depend on
+// Offset: floats in [-1/32, 1/32), integers of any bits.
 type Part struct {
+	Random bool
 	File   File
 	Offset int64
 	Bytes  int64
@@ -62,7 +65,9 @@ func (w Weights) Add(weight Weight) (int, error) {
 	for i, p := range weight.Parts {
 		raw := rawPart{file: p.File.handle, offset: p.Offset, bytes: p.Bytes}
 		raw.size = int64(unsafe.Sizeof(raw))
-		if raw.file == 0 {
+		if p.Random {
+			raw.file = FileRandom
+		} else if raw.file == 0 {
 			raw.bytes = int64(len(p.Data))
 			raw.data = pointer(p.Data)
 			pins.Pin(raw.data)

@@ -31,6 +31,8 @@ const remedy = "unzip the whole archive, as the folder lib must lie beside mlxce
 // A search is an Open in progress: it notes what was tried.
 type search struct {
 	attempts []Attempt
+	driver   *Driver // asked once, where a variant wants a GPU
+	noGPU    string  // why a variant for GPUs that is there is not used
 }
 
 func (s *search) note(path, format string, args ...any) {

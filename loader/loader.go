@@ -16,16 +16,23 @@ import (
 type Options struct {
 	Bundle  string // the bundle's folder; "": see the package comment
 	Backend string // "auto" or "", "native", "mlx"
-	Device  string // "auto" or "", "cpu"
+	Device  string // "auto" or "", "cpu", "cuda", "cuda:N" for one of several GPUs, or a GPU's UUID ("GPU-…")
 }
 
 // Loaded is an open backend library. It stays open until the process ends.
 type Loaded struct {
 	Library  *bindings.Library
 	Backend  string    // "native", "mlx"
-	Variant  string    // the bundle's folder that it is from: "native", "cpu"
+	Variant  string    // the bundle's folder that it is from: "native", "cpu", "cuda13"
 	Path     string    // of the backend library
 	Attempts []Attempt // what was looked at on the way
+
+	Device bindings.Device // what to open with it
+	GPU    GPU             // which one, with DeviceCUDA
+	// NoGPU says why the CPU is used although the bundle has libraries for GPUs, a sentence without its end; else "".
+	NoGPU string
+	// JITCache is the folder of the kernels that are compiled for the GPU on this machine.
+	JITCache string
 }
 
 // process is what this process has loaded, by backend.
@@ -37,8 +44,8 @@ var process struct {
 
 // Open finds the bundle and opens a backend library in it. The package comment
 // says where it looks and what it does to the process. Where the options leave a
-// choice, the first library that can be opened is taken: native, then mlx. An
-// error that comes from the bundle is an *OpenError.
+// choice, the first library that can be opened is taken: mlx for a GPU, native,
+// mlx for the CPU. An error that comes from the bundle is an *OpenError.
 func Open(o Options) (*Loaded, error) {
 	process.Lock()
 	defer process.Unlock()
@@ -50,19 +57,26 @@ func Open(o Options) (*Loaded, error) {
 	s := &search{}
 	var failure error
 	for _, v := range fit {
+		before := len(s.attempts)
 		dir, err := s.find(v, o.Bundle)
 		if err != nil {
 			return nil, err
 		}
 		if dir == "" {
+			if v.device == "cuda" && (o.Device == "" || o.Device == "auto") {
+				s.attempts = s.attempts[:before] // most bundles are without, and nobody asked for it
+			}
 			continue
 		}
-		loaded, err := s.openVariant(v, dir)
+		loaded, err := s.openFor(v, dir, o.Device)
 		if err == nil {
 			return loaded, nil
 		}
 		if failure == nil {
 			failure = err
+		}
+		if open := (*OpenError)(nil); v.device == "cuda" && s.noGPU == "" && errors.As(err, &open) {
+			s.noGPU = open.Problem
 		}
 	}
 	if failure == nil {
@@ -71,8 +85,38 @@ func Open(o Options) (*Loaded, error) {
 	return nil, failure
 }
 
-// openVariant opens the library of a variant, or returns it where it is open.
-func (s *search) openVariant(v variant, dir string) (*Loaded, error) {
+// openFor opens the library of a variant for the device that the option names.
+func (s *search) openFor(v variant, dir, device string) (*Loaded, error) {
+	if v.device != "cuda" {
+		loaded, err := s.openVariant(v, dir, GPU{})
+		if err != nil {
+			return nil, err
+		}
+		again := *loaded
+		again.NoGPU = s.noGPU
+		return &again, nil
+	}
+	if s.driver == nil {
+		driver := Probe()
+		s.driver = &driver
+	}
+	gpu, err := s.driver.pick(v, device)
+	if err != nil {
+		s.note(dir, "%v", err)
+		return nil, &OpenError{Problem: err.Error(), Remedy: "--device cpu computes without a GPU", Attempts: s.attempts}
+	}
+	loaded, err := s.openVariant(v, dir, gpu)
+	if err != nil {
+		return nil, err
+	}
+	again := *loaded
+	again.GPU = gpu
+	return &again, nil
+}
+
+// openVariant opens the library of a variant, or returns it where it is open. The
+// GPU is the first one that it is opened for.
+func (s *search) openVariant(v variant, dir string, gpu GPU) (*Loaded, error) {
 	if open, ok := process.dirs[v.backend]; ok && open != dir {
 		// Its libraries would be bound to those already loaded, by their names.
 		return nil, fmt.Errorf("this process has loaded libraries of %s, so it cannot open %s: start another one", open, dir)
@@ -83,18 +127,29 @@ func (s *search) openVariant(v variant, dir string) (*Loaded, error) {
 	if process.loaded == nil {
 		process.loaded, process.dirs = map[string]*Loaded{}, map[string]string{}
 	}
-	library, err := s.open(v, dir)
-	if err != nil {
+	loaded := &Loaded{Backend: v.backend, Variant: v.name, Path: filepath.Join(dir, v.library), Device: bindings.DeviceCPU}
+	if v.device == "cuda" {
+		loaded.Device = bindings.DeviceCUDA
+		if err := s.checkGPUFiles(dir); err != nil {
+			return nil, err
+		}
+		var err error
+		if loaded.JITCache, err = s.jitCache(loaded.Path, gpu); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if loaded.Library, err = s.open(v, dir, loaded.JITCache); err != nil {
 		return nil, err
 	}
-	loaded := &Loaded{library, v.backend, v.name, filepath.Join(dir, v.library), s.attempts}
+	loaded.Attempts = s.attempts
 	process.loaded[v.backend] = loaded
 	return loaded, nil
 }
 
 // open loads what the library of a variant needs, and the library, after checking
 // what can be checked before.
-func (s *search) open(v variant, dir string) (*bindings.Library, error) {
+func (s *search) open(v variant, dir, jitCache string) (*bindings.Library, error) {
 	path := filepath.Join(dir, v.library)
 	if v.needsMLX() {
 		if err := s.checkImage(filepath.Join(dir, mlxFile)); err != nil {
@@ -116,7 +171,7 @@ func (s *search) open(v variant, dir string) (*bindings.Library, error) {
 		return nil, s.fail(dir, err, "the bundle %s cannot be added to where libraries are searched: %v", dir, err)
 	}
 	if v.needsMLX() {
-		if err := s.openMLX(filepath.Join(dir, mlxFile), path, want); err != nil {
+		if err := s.openMLX(v, filepath.Join(dir, mlxFile), path, want, jitCache); err != nil {
 			return nil, err
 		}
 	}
@@ -134,12 +189,13 @@ func (s *search) open(v variant, dir string) (*bindings.Library, error) {
 }
 
 // openMLX loads MLX, which must be the version that the shim was built for.
-func (s *search) openMLX(path, shim, want string) error {
-	if err := setEnvironment(); err != nil {
+func (s *search) openMLX(v variant, path, shim, want, jitCache string) error {
+	if err := setEnvironment(jitCache); err != nil {
 		return err
 	}
 	mlx, err := openShared(path)
 	if err != nil {
+		delete(process.dirs, v.backend) // nothing was loaded
 		return s.fail(path, err, "the library %s cannot be opened: %v", path, err)
 	}
 	have, err := mlxVersion(mlx)
@@ -150,6 +206,18 @@ func (s *search) openMLX(path, shim, want string) error {
 		return s.fail(path, bindings.ErrVersion, "%s was built for MLX %s, but %s is MLX %s", shim, want, path, have)
 	}
 	s.note(path, "MLX %s", have)
+	return nil
+}
+
+// checkGPUFiles checks that what is only opened when it is needed is there.
+func (s *search) checkGPUFiles(dir string) error {
+	for _, name := range gpuFiles {
+		path := filepath.Join(dir, name)
+		found, err := filepath.Glob(path)
+		if err != nil || len(found) == 0 {
+			return s.fail(path, nil, "the bundle lacks %s, which computing on a GPU needs", path)
+		}
+	}
 	return nil
 }
 

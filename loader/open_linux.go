@@ -3,6 +3,7 @@ package loader
 import (
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -25,8 +26,26 @@ func isLibrary(name string) bool {
 	return strings.HasSuffix(name, ".so") || strings.Contains(name, ".so.")
 }
 
+// gpuFiles are what the libraries for GPUs open by name, or only when they need it, from the variant's folder.
+var gpuFiles = []string{
+	"nvidia/cu13/lib/libnvrtc.so.13",
+	"nvidia/cu13/lib/libnvrtc-builtins.so.*",
+	"nvidia/cu13/lib/libcublasLt.so.13",
+	"nvidia/cu13/include/cuda_fp16.h",
+	"mlx/include/cccl",
+}
+
 // prepareProcess has nothing to do: the run paths of the libraries suffice.
 func prepareProcess(string) error { return nil }
+
+// openDriver loads the NVIDIA driver, from where the system has it.
+func openDriver() (uintptr, error) {
+	library, err := purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		return 0, fmt.Errorf("there is no NVIDIA driver on this system (%w)", err)
+	}
+	return library, nil
+}
 
 // setenv sets a variable for Go and for C: with purego, Go's runtime passes it on
 // to the C library's setenv.

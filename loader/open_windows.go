@@ -25,6 +25,17 @@ const mlxVersionSymbol = "?version@core@mlx@@YAPEBDXZ"
 
 func isLibrary(name string) bool { return strings.EqualFold(filepath.Ext(name), ".dll") }
 
+// gpuFiles are what the libraries for GPUs open by name, or only when they need it, from the variant's folder. MLX's
+// hook ends the process where the folder of cuDNN is missing, even if nothing of it is used.
+var gpuFiles = []string{
+	`..\nvidia\cuda_nvrtc\bin\nvrtc64_130_0.dll`,
+	`..\nvidia\cuda_nvrtc\bin\nvrtc-builtins64_*.dll`,
+	`..\nvidia\cublas\bin\cublasLt64_13.dll`,
+	`..\nvidia\cudnn\bin`,
+	`..\nvidia\cu13\include\cuda_fp16.h`,
+	`include\cccl`,
+}
+
 // prepareProcess takes the working folder and PATH out of where libraries are
 // searched, and the bundle in. Without the first call the second one would not
 // count for libraries that load others by name.
@@ -32,7 +43,12 @@ func prepareProcess(dir string) error {
 	if err := windows.SetDefaultDllDirectories(windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS); err != nil {
 		return err
 	}
-	for _, d := range []string{dir, filepath.Join(filepath.Dir(dir), "common")} {
+	folders := []string{dir, filepath.Join(filepath.Dir(dir), "common")}
+	nvidia, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "nvidia", "*", "bin"))
+	if err != nil {
+		return err
+	}
+	for _, d := range append(folders, nvidia...) {
 		if _, err := os.Stat(d); err != nil {
 			continue
 		}
@@ -45,6 +61,18 @@ func prepareProcess(dir string) error {
 		}
 	}
 	return nil
+}
+
+// openDriver loads the NVIDIA driver, from System32 alone. CUDA 13 finds no GPU without the second of its files.
+func openDriver() (uintptr, error) {
+	library, err := windows.LoadLibraryEx("nvcuda.dll", 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32)
+	if err != nil {
+		return 0, fmt.Errorf("there is no NVIDIA driver on this system (nvcuda.dll: %w)", err)
+	}
+	if _, err := windows.LoadLibraryEx("nvcudart_hybrid64.dll", 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32); err != nil {
+		return 0, fmt.Errorf("the NVIDIA driver lacks nvcudart_hybrid64.dll, without which CUDA 13 finds no GPU: install driver 580 or newer")
+	}
+	return uintptr(library), nil
 }
 
 // setenv sets a variable for Go and for C: the C runtime has its own copy of the

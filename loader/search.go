@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +15,8 @@ import (
 type variant struct {
 	name, backend, device string
 	library               string // the backend library's file in the folder
+	cuda                  int    // the CUDA that it is built with, 13000 for 13.0; 0 for the CPU
+	driver                string // the oldest NVIDIA driver that serves it
 }
 
 // needsMLX reports whether the backend library is linked to MLX.
@@ -20,18 +24,56 @@ func (v variant) needsMLX() bool { return v.backend == "mlx" }
 
 // In the order of preference.
 var variants = []variant{
-	{"native", "native", "cpu", nativeFile},
-	{"cpu", "mlx", "cpu", shimFile},
+	{"cuda13", "mlx", "cuda", shimFile, 13000, "580"},
+	{"cuda12", "mlx", "cuda", shimFile, 12000, "550"},
+	{"native", "native", "cpu", nativeFile, 0, ""},
+	{"cpu", "mlx", "cpu", shimFile, 0, ""},
+}
+
+// isForGPU reports whether a variant of that name needs a GPU.
+func isForGPU(name string) bool {
+	return slices.ContainsFunc(variants, func(v variant) bool { return v.name == name && v.device == "cuda" })
+}
+
+// CheckDevice reports a name that Options.Device cannot have.
+func CheckDevice(device string) error {
+	_, err := deviceKind(device)
+	return err
+}
+
+// deviceKind is the kind of device that an option names: "auto", "cpu" or "cuda".
+func deviceKind(device string) (string, error) {
+	number, numbered := strings.CutPrefix(device, "cuda:")
+	switch {
+	case device == "":
+		return "auto", nil
+	case device == "auto" || device == "cpu" || device == "cuda":
+		return device, nil
+	case numbered && isNumber(number), isUUID(device):
+		return "cuda", nil
+	}
+	return "", fmt.Errorf("there is no device %q: want auto, cpu, cuda, cuda:N for one of several GPUs, or a GPU's UUID", device)
+}
+
+func isNumber(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n >= 0 && strconv.Itoa(n) == s
 }
 
 // suitable returns the variants that options allow.
 func suitable(o Options) ([]variant, error) {
+	kind, err := deviceKind(o.Device)
+	if err != nil {
+		return nil, err
+	}
 	allows := func(option, have string) bool { return option == "" || option == "auto" || option == have }
 	var fit []variant
 	var all []string
 	for _, v := range variants {
-		all = append(all, v.backend+" on "+v.device)
-		if allows(o.Backend, v.backend) && allows(o.Device, v.device) {
+		if pair := v.backend + " on " + v.device; !slices.Contains(all, pair) {
+			all = append(all, pair)
+		}
+		if allows(o.Backend, v.backend) && allows(kind, v.device) {
 			fit = append(fit, v)
 		}
 	}
@@ -59,7 +101,12 @@ func folders(variant, override string, executable func() (string, error)) ([]str
 		if err != nil {
 			return nil, err
 		}
-		return []string{filepath.Join(root, variant), filepath.Join(root, "lib", variant), root}, nil
+		dirs := []string{filepath.Join(root, variant), filepath.Join(root, "lib", variant)}
+		// The folder of a variant itself has any name, but those for GPUs have their own: their libraries are called alike.
+		if name := filepath.Base(root); name == variant || !isForGPU(name) && !isForGPU(variant) {
+			dirs = append(dirs, root)
+		}
+		return dirs, nil
 	}
 	program, err := executable()
 	if err != nil {

@@ -55,7 +55,7 @@ func TestFolders(t *testing.T) {
 	require.EqualError(t, err, "cannot tell where this program lies: no /proc")
 }
 
-var mlx = variants[1]
+var mlx = variants[3]
 
 func TestFind(t *testing.T) {
 	root := t.TempDir()
@@ -105,16 +105,22 @@ func TestSuitable(t *testing.T) {
 	}{
 		{Options{}, variants},
 		{Options{Backend: "auto", Device: "auto"}, variants},
-		{Options{Device: "cpu"}, variants},
-		{Options{Backend: "native"}, variants[:1]},
-		{Options{Backend: "mlx", Device: "cpu"}, variants[1:]},
+		{Options{Device: "cpu"}, variants[2:]},
+		{Options{Device: "cuda"}, variants[:2]},
+		{Options{Device: "cuda:1", Backend: "mlx"}, variants[:2]},
+		{Options{Device: "GPU-1234"}, variants[:2]},
+		{Options{Backend: "native"}, variants[2:3]},
+		{Options{Backend: "mlx", Device: "cpu"}, variants[3:]},
 	} {
 		fit, err := suitable(c.options)
 		require.NoError(t, err)
 		require.Equal(t, c.want, fit)
 	}
-	_, err := suitable(Options{Device: "cuda"})
-	require.EqualError(t, err, `this release has no backend "auto" for the device "cuda", only native on cpu, mlx on cpu`)
+	_, err := suitable(Options{Device: "cuda", Backend: "native"})
+	require.EqualError(t, err, `this release has no backend "native" for the device "cuda", only mlx on cuda, native on cpu, mlx on cpu`)
 	_, err = Open(Options{Backend: "rocm"})
-	require.EqualError(t, err, `this release has no backend "rocm" for the device "auto", only native on cpu, mlx on cpu`)
+	require.EqualError(t, err, `this release has no backend "rocm" for the device "auto", only mlx on cuda, native on cpu, mlx on cpu`)
+	for _, device := range []string{"tpu", "cuda:", "cuda:-1", "cuda:01", "cuda:x", "GPU-"} {
+		require.ErrorContains(t, CheckDevice(device), "want auto, cpu, cuda, cuda:N", device)
+	}
 }

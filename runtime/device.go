@@ -17,7 +17,12 @@ type (
 	DeviceFacts = bindings.DeviceFacts // what [Runtime.Device] tells
 	OpenError   = loader.OpenError     // why [Open] failed: what was tried, and a remedy
 	Attempt     = loader.Attempt       // a path that Open looked at
+	Driver      = loader.Driver        // what [ProbeDriver] tells
+	GPU         = loader.GPU           // one that the driver lists
 )
+
+// ProbeDriver asks the NVIDIA driver of this machine for its GPUs. It opens no library of the bundle.
+func ProbeDriver() Driver { return loader.Probe() }
 
 // Attempts returns the paths that Open looked at, and what came of each.
 func (r *Runtime) Attempts() []Attempt { return r.loaded.Attempts }
@@ -26,7 +31,7 @@ func (r *Runtime) Attempts() []Attempt { return r.loaded.Attempts }
 func (r *Runtime) Device() (facts DeviceFacts, err error) {
 	stdruntime.LockOSThread() // to which a context belongs
 	defer stdruntime.UnlockOSThread()
-	c, err := r.loaded.Library.NewContext(bindings.ContextParams{Device: bindings.DeviceCPU, Threads: r.options.Threads})
+	c, err := r.loaded.Library.NewContext(r.contextParams(r.loaded))
 	if err != nil {
 		return DeviceFacts{}, err
 	}

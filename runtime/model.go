@@ -1,15 +1,17 @@
 package runtime
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
-	"mlxcel/bindings"
 	"mlxcel/loader"
 	"mlxcel/runtime/chat"
 	"mlxcel/runtime/engine"
+	"mlxcel/runtime/models"
 	"mlxcel/runtime/tokenizer"
+	"mlxcel/runtime/weights"
 )
 
 // ModelOptions size a model. The zero value suits a single user.
@@ -46,13 +48,34 @@ func (r *Runtime) LoadModel(path string, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.load(s, o)
+}
+
+// LoadRandom loads a model of a known size whose weights are made up, for benchmarks: "0.6b", "4b", "8b" and "30b-a3b"
+// are Qwen3's. bits is 4, 8, or 16 for bf16. It takes token ids only.
+func (r *Runtime) LoadRandom(shape string, bits int, o ModelOptions) (*Model, error) {
+	i := slices.IndexFunc(weights.Shapes, func(s weights.Shape) bool { return s.Name == shape })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no model size %q to make up, only 0.6b, 4b, 8b and 30b-a3b", shape)
+	}
+	checkpoint, err := weights.Random(weights.Shapes[i], bits)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{checkpoint: checkpoint}
+	if s.model, err = models.Open(checkpoint.Config, checkpoint); err != nil {
+		return nil, err
+	}
+	return r.load(s, o)
+}
+
+func (r *Runtime) load(s *source, o ModelOptions) (*Model, error) {
 	e, library, err := r.start(s, engine.Options{
-		Context:   bindings.ContextParams{Device: bindings.DeviceCPU, Threads: r.options.Threads},
 		MaxTokens: o.ContextTokens, Slots: o.Slots, Queue: o.Queue, CacheTokens: o.CacheTokens, NoReuse: o.NoReuse,
 		Chunk: o.ChunkTokens, Progress: o.Progress,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", path, err)
+		return nil, fmt.Errorf("model %s: %w", cmp.Or(s.checkpoint.Path, s.checkpoint.Name), err)
 	}
 	m := &Model{s, r, library, e}
 	if err := r.add(m); err != nil {

@@ -17,9 +17,18 @@ import (
 type Options struct {
 	Bundle  string // folder with the libraries; "": $MLXCEL_BUNDLE, or the folder lib beside the executable
 	Backend string // "auto" (also ""), "native", "mlx"; auto is native for models that it knows all ops of
-	Device  string // "auto" (also ""), "cpu"
+	Device  string // "auto" (also ""), "cpu", "cuda", "cuda:N" for one of several GPUs, or a GPU's UUID
 	Threads int    // CPU threads; 0: the library's choice
+
+	// GPUMemory is the share of a GPU's free memory that a model may take, weights, keys and values together; 0: 0.9.
+	GPUMemory float64
 }
+
+// DefaultGPUMemory is the share of a GPU's free memory that a model may take unless told otherwise.
+const DefaultGPUMemory = engine.DefaultGPUMemory
+
+// CheckDevice reports a name that Options.Device cannot have.
+func CheckDevice(device string) error { return loader.CheckDevice(device) }
 
 // Errors that callers may want to tell apart with errors.Is. The message of what wraps them says what to do.
 var (
@@ -46,6 +55,9 @@ func Open(o Options) (*Runtime, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("%d threads are not possible", o.Threads)
 	}
+	if o.GPUMemory < 0 || o.GPUMemory > 1 {
+		return nil, fmt.Errorf("a share of %v of the GPU's memory is not possible, want more than 0 and at most 1", o.GPUMemory)
+	}
 	loaded, err := loader.Open(loader.Options{Bundle: o.Bundle, Backend: o.Backend, Device: o.Device})
 	if err != nil {
 		return nil, err
@@ -56,17 +68,31 @@ func Open(o Options) (*Runtime, error) {
 // Library describes a backend library.
 type Library struct {
 	Path    string // of the library file
-	Variant string // the folder of the bundle that it is from: "native", "cpu"
+	Variant string // the folder of the bundle that it is from: "native", "cpu", "cuda13"
 	Info    bindings.Info
+
+	GPU GPU // the one that models run on; the zero GPU on the CPU
+	// NoGPU says why the CPU is used although the bundle has libraries for GPUs, a sentence without its end; else "".
+	NoGPU string
+	// JITCache is the folder of the kernels that are compiled for the GPU on this machine; "" on the CPU.
+	JITCache string
 }
 
 // Library returns the library that models run on unless they need another one.
 func (r *Runtime) Library() Library { return describe(r.loaded) }
 
-func describe(l *loader.Loaded) Library { return Library{l.Path, l.Variant, l.Library.Info()} }
+func describe(l *loader.Loaded) Library {
+	return Library{l.Path, l.Variant, l.Library.Info(), l.GPU, l.NoGPU, l.JITCache}
+}
+
+// contextParams say which device of a library to open.
+func (r *Runtime) contextParams(l *loader.Loaded) bindings.ContextParams {
+	return bindings.ContextParams{Device: l.Device, Index: l.GPU.Index, Threads: r.options.Threads}
+}
 
 // start loads a model on the library that was opened, or on mlx where that lacks an op of it and the choice is free.
 func (r *Runtime) start(s *source, o engine.Options) (*engine.Engine, *loader.Loaded, error) {
+	o.Context, o.GPUMemory = r.contextParams(r.loaded), r.options.GPUMemory
 	e, err := engine.Start(r.loaded.Library, s.model, s.checkpoint, o)
 	free := r.options.Backend == "" || r.options.Backend == "auto"
 	if err == nil || !errors.Is(err, bindings.ErrUnsupported) || !free || r.loaded.Backend == "mlx" {
@@ -76,6 +102,7 @@ func (r *Runtime) start(s *source, o engine.Options) (*engine.Engine, *loader.Lo
 	if openErr != nil {
 		return nil, nil, fmt.Errorf("%w, and the library on MLX cannot be opened: %w", err, openErr)
 	}
+	o.Context = r.contextParams(mlx)
 	e, err = engine.Start(mlx.Library, s.model, s.checkpoint, o)
 	return e, mlx, err
 }

@@ -23,6 +23,7 @@ type engine interface {
 	Attempts() []runtime.Attempt
 	Device() (runtime.DeviceFacts, error)
 	LoadModel(path string, o runtime.ModelOptions) (model, error)
+	LoadRandom(shape string, bits int, o runtime.ModelOptions) (model, error)
 	Close() error
 }
 
@@ -64,6 +65,14 @@ func (e realEngine) LoadModel(path string, o runtime.ModelOptions) (model, error
 	return m, nil
 }
 
+func (e realEngine) LoadRandom(shape string, bits int, o runtime.ModelOptions) (model, error) {
+	m, err := e.Runtime.LoadRandom(shape, bits, o)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
 // program is the table of commands.
 func (a *app) program() *cli.Program {
 	return &cli.Program{
@@ -81,6 +90,10 @@ func (a *app) program() *cli.Program {
 			{
 				Name: "inspect", Short: "tell what a model is and how much memory it needs",
 				Usage: "[-m MODEL] [flags]", Long: inspectHelp, Example: inspectExample, Flags: a.inspect,
+			},
+			{
+				Name: "bench", Short: "measure how fast a model is on this machine",
+				Usage: "[-m MODEL | --random SHAPE] [flags]", Long: benchHelp, Example: benchExample, Flags: a.bench,
 			},
 			{
 				Name: "download", Aliases: []string{"pull"}, Short: "get a model by name from the Hugging Face Hub",

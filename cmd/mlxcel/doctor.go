@@ -30,6 +30,9 @@ func (a *app) doctor(f *pflag.FlagSet) cli.Run {
 	o.Flags.Define(f)
 	o.libraryOptions.define(f)
 	return func(_ context.Context, _ []string, s cli.Streams) error {
+		if err := o.libraryOptions.check(); err != nil {
+			return cli.Usagef("%v", err)
+		}
 		e := &examination{}
 		e.machine()
 		err := e.library(a, o.Options)

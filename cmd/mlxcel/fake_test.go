@@ -31,6 +31,10 @@ type fake struct {
 
 	options  runtime.Options
 	path     string
+	noGPU    string
+	jitCache string
+	shape    string // of a random model
+	bits     int
 	settings runtime.ModelOptions
 	requests []runtime.Request
 	closed   int
@@ -53,6 +57,7 @@ func (f *fake) app() *app {
 
 func (f *fake) Library() runtime.Library {
 	return runtime.Library{
+		NoGPU: f.noGPU, JITCache: f.jitCache, GPU: runtime.GPU{Name: "RTX"},
 		Path: "/bundle/lib/cpu/libmlxshim.so", Variant: "cpu",
 		Info: runtime.LibraryInfo{Backend: "mlx", Version: "1.2.3", BuiltFor: "0.32.4", Loaded: "0.32.4"},
 	}
@@ -76,6 +81,11 @@ func (f *fake) LoadModel(path string, o runtime.ModelOptions) (model, error) {
 		o.Progress(2<<20, 2<<20)
 	}
 	return f, nil
+}
+
+func (f *fake) LoadRandom(shape string, bits int, o runtime.ModelOptions) (model, error) {
+	f.shape, f.bits = shape, bits
+	return f.LoadModel("", o)
 }
 
 func (f *fake) Close() error { f.closed++; return nil }

@@ -25,7 +25,7 @@ func TestGenerate(t *testing.T) {
 		Messages: []runtime.Message{{Role: "user", Content: "one two three"}},
 		Sampling: runtime.Sampling{TopP: 1, RepetitionPenalty: 1, PenaltyWindow: 64},
 	}, f.lastRequest(t))
-	require.Equal(t, runtime.Options{Backend: "auto", Device: "auto"}, f.options)
+	require.Equal(t, runtime.Options{Backend: "auto", Device: "auto", GPUMemory: 0.9}, f.options)
 	require.Equal(t, 1, f.closed)
 }
 
@@ -34,9 +34,9 @@ func TestGenerateFlags(t *testing.T) {
 	code, _, errors := f.run("", "gen", "-m", "./some/model", "-p", "hi", "-n", "5", "--temp", "0.5", "--top-k", "40", "--top-p", "0.9",
 		"--min-p", "0.05", "--seed", "12", "--stop", "a,b", "--stop", "c", "--system", "be kind", "--ignore-eos", "--threads", "3",
 		"--repetition-penalty", "1.1", "--presence-penalty", "0.2", "--frequency-penalty", "0.3", "--penalty-window", "16",
-		"--context", "512", "--bundle", "/b", "--backend", "mlx", "--device", "cpu")
+		"--context", "512", "--bundle", "/b", "--backend", "mlx", "--device", "cuda:1", "--gpu-memory", "0.5")
 	require.Equal(t, cli.ExitOK, code, errors)
-	require.Equal(t, runtime.Options{Bundle: "/b", Backend: "mlx", Device: "cpu", Threads: 3}, f.options)
+	require.Equal(t, runtime.Options{Bundle: "/b", Backend: "mlx", Device: "cuda:1", Threads: 3, GPUMemory: 0.5}, f.options)
 	require.Equal(t, "./some/model", f.path)
 	require.Equal(t, 512, f.settings.ContextTokens)
 	require.Nil(t, f.settings.Progress, "stderr is no terminal")
@@ -193,6 +193,11 @@ func TestWrongCommandLines(t *testing.T) {
 		"inspect --program --tokens 0":                "--tokens is 0",
 		"inspect x":                                   `inspect has no use for the argument "x"`,
 		"doctor --device tpu":                         "want auto, cpu",
+		"inspect --device cuda:x":                     "want auto, cpu",
+		"generate -p x --gpu-memory 0":                "--gpu-memory is 0, want more than 0 and at most 1",
+		"bench --bits 8":                              "--bits is for --random",
+		"bench --random 4b -m x":                      "--random takes no model",
+		"bench --rounds 0":                            "1 round",
 		"genrate -p x":                                `unknown command "genrate": did you mean generate?`,
 		"dance":                                       `unknown command "dance"`,
 	} {

@@ -52,6 +52,9 @@ func (a *app) inspect(f *pflag.FlagSet) cli.Run {
 		case o.tokens < 1:
 			return cli.Usagef("--tokens is %d, want at least 1", o.tokens)
 		}
+		if err := o.libraryOptions.check(); err != nil {
+			return cli.Usagef("%v", err)
+		}
 		return a.runInspect(ctx, o, s)
 	}
 }

@@ -21,7 +21,16 @@ type libraryOptions struct {
 func (o *libraryOptions) define(f *pflag.FlagSet) {
 	f.StringVar(&o.Bundle, "bundle", "", "`FOLDER` with the libraries; default: $MLXCEL_BUNDLE, or the folder lib beside mlxcel")
 	f.Var(cli.NewChoice(&o.Backend, "auto", "native", "mlx"), "backend", "library to compute with")
-	f.Var(cli.NewChoice(&o.Device, "auto", "cpu"), "device", "device to compute on")
+	f.StringVar(&o.Device, "device", "auto", "`DEVICE` to compute on: auto, cpu, cuda, cuda:N for one of several GPUs, or a GPU's UUID")
+	f.Float64Var(&o.GPUMemory, "gpu-memory", runtime.DefaultGPUMemory, "`SHARE` of a GPU's free memory that a model may take")
+}
+
+// check reports a value that is out of range.
+func (o *libraryOptions) check() error {
+	if o.GPUMemory <= 0 || o.GPUMemory > 1 {
+		return fmt.Errorf("--gpu-memory is %v, want more than 0 and at most 1", o.GPUMemory)
+	}
+	return runtime.CheckDevice(o.Device)
 }
 
 // modelOptions choose what to load and where.
@@ -54,7 +63,7 @@ func (o *modelOptions) check() error {
 	case o.Threads < 0:
 		return fmt.Errorf("--threads is %d, want at least 1, or 0 for the library's choice", o.Threads)
 	}
-	return nil
+	return o.libraryOptions.check()
 }
 
 // answerOptions say how an answer is chosen and when it ends.

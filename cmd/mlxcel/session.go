@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"mlxcel/cmd/internal/cli"
@@ -26,25 +27,40 @@ func (a *app) load(ctx context.Context, o *modelOptions, streams cli.Streams) (*
 	if err != nil {
 		return nil, err
 	}
+	s, err := a.start(o, streams, func(e engine, settings runtime.ModelOptions) (model, error) { return e.LoadModel(path, settings) })
+	if err == nil && !s.HasTokenizer() {
+		return nil, errors.Join(fmt.Errorf("the model %s has no tokenizer, so it cannot read or write text: put its tokenizer.json into %s",
+			s.Name(), cmp.Or(path, "its folder")), s.close())
+	}
+	return s, err
+}
+
+// start opens the library and loads a model on it.
+func (a *app) start(o *modelOptions, streams cli.Streams, load func(engine, runtime.ModelOptions) (model, error)) (*session, error) {
 	e, err := a.open(o.Options)
 	if err != nil {
 		return nil, err
+	}
+	library := e.Library()
+	if reason := library.NoGPU; reason != "" && o.Device != "cpu" {
+		fmt.Fprintf(streams.Err, "mlxcel: computing on the CPU: %s\n", reason)
+	}
+	if library.JITCache != "" {
+		if made, err := os.ReadDir(library.JITCache); err == nil && len(made) == 0 {
+			fmt.Fprintf(streams.Err, "mlxcel: compiling for the GPU %s; the next start finds it in %s\n", library.GPU.Name, library.JITCache)
+		}
 	}
 	settings := runtime.ModelOptions{ContextTokens: o.context, Slots: 1}
 	done := func() {}
 	if terminal.Is(streams.Err) {
 		settings.Progress, done = progress(streams.Err)
 	}
-	m, err := e.LoadModel(path, settings)
+	m, err := load(e, settings)
 	done()
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	s := &session{m, e}
-	if !m.HasTokenizer() {
-		return nil, errors.Join(fmt.Errorf("the model %s has no tokenizer, so it cannot read or write text: put its tokenizer.json into %s",
-			m.Name(), cmp.Or(path, "its folder")), e.Close())
-	}
 	if o.verbose {
 		s.describe(streams.Err)
 	}

@@ -75,8 +75,11 @@ std::vector<WeightSource::Part> read_parts(Call& call, const mlxshim_weight& wei
     const mlxshim_part& given = block(&weight.parts[i], "a part");
     check_count(given.bytes, 0, left, "a part's bytes");
     left -= given.bytes;
-    WeightSource::Part part{nullptr, given.offset, given.bytes, given.data};
-    if (given.file != 0) {
+    WeightSource::Part part{nullptr, given.offset, given.bytes, given.data, false};
+    if (given.file == MLXSHIM_FILE_RANDOM) {
+      require(weight.part_count == 1, "a part that is made up is not the weight's only one");
+      part.made_up = true;
+    } else if (given.file != 0) {
       part.file = call.get<File>(given.file);
       require(given.offset >= 0 && given.offset <= part.file->size(), "a part begins at ", given.offset, " of ",
               part.file->path(), ", which has ", part.file->size(), " bytes");
@@ -137,6 +140,7 @@ int32_t mlxshim_context_create(const mlxshim_context_params* params, int64_t* co
     require(p.device == MLXSHIM_DEVICE_CPU || p.device == MLXSHIM_DEVICE_CUDA, "device is ", p.device);
     check_count(p.device_index, 0, 1023, "device_index");
     check_count(p.threads, 0, 65536, "threads");
+    check_count(p.memory_limit, 0, int64_t(1) << 50, "memory_limit");
     if (LibraryInfo info = library_info(); !info.mismatch.empty()) fail(MLXSHIM_ERR_VERSION, info.mismatch);
     *context = handles().add(open_context(p), 0);
   });
@@ -204,7 +208,7 @@ int32_t mlxshim_weights_add(int64_t weights, const mlxshim_weight* weight, int64
     const auto& given = block(weight, "weight");
     checked(index, "index");
     WeightFacts facts{read_text(given.name, given.name_length, "name"), read_type(given), given.dtype};
-    WeightSource source(read_parts(call, given, facts.type.elements() * dtype_size(given.dtype)));
+    WeightSource source(read_parts(call, given, facts.type.elements() * dtype_size(given.dtype)), given.dtype);
     set->add(std::move(facts), source);
     *index = int64_t(set->facts().size()) - 1;
   });

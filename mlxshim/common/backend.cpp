@@ -2,12 +2,41 @@
 #include <cstring>
 
 #include "backend.h"
+#include "convert.h"
+#include "dtype.h"
 #include "status.h"
 
 namespace mlxcel {
 
+namespace {
+
+uint32_t scramble(uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352d;
+  x ^= x >> 15;
+  x *= 0x846ca68b;
+  return x ^ x >> 16;
+}
+
+// n bytes of a weight that is made up, from byte `at` on.
+void make_up(char* to, int64_t at, int64_t n, int64_t dtype, uint32_t seed) {
+  const int64_t size = dtype_size(dtype);
+  for (int64_t i = 0; i < n / size; i++) {
+    const uint32_t bits = scramble(uint32_t(at / size + i) ^ scramble(seed));
+    if (is_float(dtype)) {
+      const float value = (float(bits >> 8) / float(1 << 24) - 0.5f) / 16;
+      convert_floats(&value, MLXSHIM_DTYPE_F32, to + i * size, dtype, 1);
+    } else {
+      std::memcpy(to + i * size, &bits, size_t(std::min<int64_t>(size, 4)));
+    }
+  }
+}
+
+}  // namespace
+
 void WeightSource::read(void* to, int64_t at, int64_t n) const {
   char* out = static_cast<char*>(to);
+  if (made_up()) return make_up(out, at, n, dtype_, seed());
   for (const Part& part : parts_) {
     if (n == 0) return;
     if (at >= part.bytes) {

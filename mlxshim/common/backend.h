@@ -24,15 +24,22 @@ class WeightSource {
     int64_t offset = 0;
     int64_t bytes = 0;
     const void* data = nullptr;
+    bool made_up = false;
   };
 
-  explicit WeightSource(std::vector<Part> parts) : parts_(std::move(parts)) {}
+  // dtype is that of the bytes.
+  WeightSource(std::vector<Part> parts, int64_t dtype) : parts_(std::move(parts)), dtype_(dtype) {}
 
-  // Copies n bytes from position `at` of the whole on. Throws MLXSHIM_ERR_IO.
+  // Copies n bytes from position `at` of the whole on, whole elements. Throws MLXSHIM_ERR_IO.
   void read(void* to, int64_t at, int64_t n) const;
+
+  // Whether the bytes are made up: a library may make up others, as the ABI says.
+  bool made_up() const { return parts_.size() == 1 && parts_[0].made_up; }
+  uint32_t seed() const { return uint32_t(parts_[0].offset); }
 
  private:
   std::vector<Part> parts_;
+  int64_t dtype_;
 };
 
 struct WeightFacts {

@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 /* The number of this ABI; any change of meaning or layout raises it. */
-#define MLXSHIM_ABI_VERSION 1
+#define MLXSHIM_ABI_VERSION 2
 
 /* Status codes. */
 #define MLXSHIM_OK 0
@@ -110,6 +110,10 @@ extern "C" {
 /* A token id with this value, where load_tokens reads it, stands for the token that was last stored for the slot. */
 #define MLXSHIM_TOKEN_LAST -2
 
+/* As the file of a weight's only part: the weight is made up where it will lie, for benchmarks. Floats are in
+ * [-1/32, 1/32), integers have any bits; the same for the same offset. */
+#define MLXSHIM_FILE_RANDOM -1
+
 /* Ops. Shapes: T tokens, R rows, S sequences, V vocabulary, E experts; [..] are leading dimensions that stay.
  * The batch of a step is described by three i32 inputs of the program itself, never by computed values:
  *   slots [S]: the state slot of each sequence; offsets [S+1]: its first token in the step, and the end;
@@ -181,6 +185,7 @@ typedef struct mlxshim_context_params {
   int64_t device;       /* MLXSHIM_DEVICE_… */
   int64_t device_index; /* which GPU, from 0 */
   int64_t threads;      /* CPU threads, 0: the library's choice */
+  int64_t memory_limit; /* bytes that weights and state may take of a GPU's memory, 0: all; more is MLXSHIM_ERR_MEMORY */
 } mlxshim_context_params;
 
 typedef struct mlxshim_device_info {
@@ -199,12 +204,13 @@ typedef struct mlxshim_memory_info {
   int64_t active; /* bytes in use by arrays */
   int64_t peak;   /* the most since the last reset */
   int64_t cached; /* freed, kept for reuse */
+  int64_t host;   /* bytes of weights in host memory that a GPU reads over the bus: 0, or something is wrong */
 } mlxshim_memory_info;
 
-/* A contiguous run of a weight's bytes: in an open file, or in memory when file is 0. */
+/* A contiguous run of a weight's bytes: in an open file, in memory when file is 0, or made up. */
 typedef struct mlxshim_part {
   int64_t size;
-  int64_t file;     /* handle, or 0 */
+  int64_t file;     /* handle, 0, or MLXSHIM_FILE_RANDOM */
   int64_t offset;   /* in the file */
   int64_t bytes;
   const void* data; /* when file is 0 */

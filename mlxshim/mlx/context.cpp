@@ -1,7 +1,9 @@
 #include "context.h"
 
+#include <algorithm>
 #include <optional>
 
+#include "cuda/gpu.h"
 #include "program_mlx.h"
 #include "state.h"
 #include "status.h"
@@ -26,8 +28,14 @@ std::optional<size_t> number(const mx::Device& device, const char* key) {
 void MlxContext::device_facts(mlxshim_device_info& info) {
   info.device = on_gpu() ? MLXSHIM_DEVICE_CUDA : MLXSHIM_DEVICE_CPU;
   info.device_index = device.index;
-  info.total_memory = int64_t(number(device, "total_memory").value_or(number(device, "memory_size").value_or(0)));
-  info.free_memory = int64_t(number(device, "free_memory").value_or(0));
+  if (on_gpu()) {
+    const GpuMemory memory = gpu_memory(device);
+    info.total_memory = memory.total;
+    info.free_memory = memory.free;
+  } else {
+    info.total_memory = int64_t(number(device, "total_memory").value_or(number(device, "memory_size").value_or(0)));
+    info.free_memory = int64_t(number(device, "free_memory").value_or(0));
+  }
   info.compute_major = int64_t(number(device, "compute_capability_major").value_or(0));
   info.compute_minor = int64_t(number(device, "compute_capability_minor").value_or(0));
   // MLX's CPU kernels run half types 10 to 50 times slower than f32, and sum in them.
@@ -38,9 +46,47 @@ void MlxContext::memory(mlxshim_memory_info& info) {
   info.active = int64_t(mx::get_active_memory());
   info.peak = int64_t(mx::get_peak_memory());
   info.cached = int64_t(mx::get_cache_memory());
+  info.host = 0;
+  if (!on_gpu()) return;
+  const GpuMemory own = gpu_memory(device);
+  info.active += own.active;
+  info.peak += own.peak;
+  for (const auto& set : weights_)
+    if (auto held = set.lock()) info.host += held->host_bytes();
 }
 
-std::shared_ptr<Weights> MlxContext::make_weights() { return std::make_shared<MlxWeights>(*this); }
+void MlxContext::reset_peak() {
+  mx::reset_peak_memory();
+  if (on_gpu()) gpu_reset_peak();
+}
+
+void MlxContext::trim() {
+  mx::clear_cache();
+  if (on_gpu()) gpu_trim(device);
+}
+
+void MlxContext::reserve(int64_t bytes) const {
+  if (memory_limit_ == 0) return;
+  auto own = [&] { return on_gpu() ? gpu_memory(device).active : 0; };
+  auto in_use = [&] { return int64_t(mx::get_active_memory()) + own(); };
+  if (in_use() + bytes > memory_limit_) {
+    mx::synchronize(stream);  // what steps have taken for a while is given back
+    mx::clear_cache();
+  }
+  // Above this MLX waits for what is running before it begins more.
+  constexpr int64_t kLeast = int64_t(256) << 20;
+  mx::set_memory_limit(size_t(std::max(memory_limit_ - own() - bytes, kLeast)));
+  const int64_t used = in_use();
+  if (used + bytes > memory_limit_)
+    fail(MLXSHIM_ERR_MEMORY, "out of memory: ", bytes, " bytes more than the ", used, " in use exceed the limit of ",
+         memory_limit_);
+}
+
+std::shared_ptr<Weights> MlxContext::make_weights() {
+  auto made = std::make_shared<MlxWeights>(*this);
+  weights_.push_back(made);
+  return made;
+}
 
 std::shared_ptr<State> MlxContext::make_state(StateShape shape) {
   return std::make_shared<MlxState>(*this, std::move(shape));
@@ -60,7 +106,8 @@ std::shared_ptr<Context> open_context(const mlxshim_context_params& params) {
   if (device == mx::Device::cpu) mx::set_cache_limit(kCpuCache);
   // Where an MLX function of ours takes no stream, it takes the thread's default device.
   mx::set_default_device(device);
-  return std::make_shared<MlxContext>(device);
+  if (device == mx::Device::gpu) gpu_open(device);
+  return std::make_shared<MlxContext>(device, params.memory_limit);
 }
 
 }  // namespace mlxcel

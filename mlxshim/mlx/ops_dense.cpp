@@ -1,5 +1,6 @@
 // Embedding, linear layers, normalization, rotation and what is computed element by element.
 #include "cpu_ops.h"
+#include "cuda/gpu.h"
 #include "status.h"
 #include "step.h"
 
@@ -16,6 +17,68 @@ const char* mode_name(int64_t mode) {
   }
 }
 
+constexpr unsigned kThreads = 256;
+unsigned blocks(int64_t n) { return unsigned((n + kThreads - 1) / kThreads); }
+
+mx::array embed_on_gpu(Step& step, const Op& op, const Quantization& q) {
+  auto ids = step.in(op, 0), w = step.in(op, 1);
+  const mx::Shape shape = step.shape_out(op);
+  const mx::Dtype dtype = to_mlx(step.type_out(op).dtype);
+  const int width = shape[1], out = gpu_dtype(dtype);
+  if (q.dense) {
+    GpuLaunch launch{"take_rows", unsigned(shape[0]), blocks(width), kThreads, {width, gpu_dtype(w.dtype()), out}};
+    return gpu_call(launch, {ids, w}, shape, dtype, step.stream);
+  }
+  auto scales = step.in(op, 2);
+  GpuLaunch launch{"embed", unsigned(shape[0]), blocks(width), kThreads,
+                   {width, q.bits, q.group, gpu_dtype(scales.dtype()), out}};
+  return gpu_call(launch, {ids, w, scales, step.in(op, 3)}, shape, dtype, step.stream);
+}
+
+// Whether MLX takes its matrix-vector kernel, once for each row, for a product with so many rows. It never gets to see
+// another one: its matrix kernel is compiled on the user's machine, which takes most of a minute, and is slower than
+// what we do instead.
+constexpr int kMostRows = 7;  // from 8 on it takes the matrix kernel
+bool takes_vector_kernel(const Quantization& q, int width) {
+  // On compute capability 9 it has yet another kernel for a single group a row.
+  return width % 8 == 0 && !(q.mode == "affine" && q.group >= width);
+}
+
+// Up to how many rows the matrix-vector kernel, on a few rows at a time, is faster than a dense product.
+constexpr int kMostRowsInBlocks = 14;
+
+mx::array multiply_on_gpu(Step& step, const Op& op, const Quantization& q, const mx::array& given) {
+  auto s = step.stream;
+  auto w = step.in(op, 1), scales = step.in(op, 2);
+  auto biases = step.maybe(op, 3);
+  const int width = given.shape()[int(given.ndim()) - 1], rows = int(given.size()) / width;
+  auto by_vector = [&](const mx::array& x) {
+    return mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, q.mode, s);
+  };
+  if (!takes_vector_kernel(q, width) || rows > kMostRowsInBlocks) {
+    auto dense = mx::dequantize(w, scales, biases, q.group, q.bits, q.mode, std::nullopt, given.dtype(), s);
+    return mx::matmul(given, mx::transpose(dense, s), s);
+  }
+  if (rows <= kMostRows) return by_vector(given);
+  auto flat = mx::reshape(given, {rows, width}, s);
+  std::vector<mx::array> parts;
+  const int count = (rows + kMostRows - 1) / kMostRows;
+  for (int i = 0; i < count; i++)
+    parts.push_back(by_vector(mx::slice(flat, {rows * i / count, 0}, {rows * (i + 1) / count, width}, s)));
+  auto y = mx::concatenate(std::move(parts), 0, s);
+  mx::Shape shape = given.shape();
+  shape.back() = y.shape()[1];
+  return mx::reshape(y, shape, s);
+}
+
+// gate and up may be halves of a wider array.
+mx::array gpu_swiglu(const mx::array& gate, const mx::array& up, mx::Stream s) {
+  const int width = gate.shape().back();
+  const int rows = int(gate.size()) / width, dtype = gpu_dtype(gate.dtype());
+  GpuLaunch launch{"swiglu", unsigned(rows), blocks(width), kThreads, {width, dtype}, true};
+  return gpu_call(launch, {gate, up}, gate.shape(), gate.dtype(), s);
+}
+
 }  // namespace
 
 Quantization::Quantization(const Op& op)
@@ -27,11 +90,15 @@ Quantization::Quantization(const Op& op)
 void run_embed(Step& step, const Op& op, const Prepared&) {
   Quantization q(op);
   auto ids = step.in(op, 0);
-  auto rows = mx::take(step.in(op, 1), ids, 0, step.stream);
+  if (step.on_gpu() && (q.dense || q.mode == "affine")) return step.set(op, embed_on_gpu(step, op, q));
+  auto take = [&](const mx::array& a) {
+    return step.on_gpu() ? gpu_take(a, ids, step.stream) : mx::take(a, ids, 0, step.stream);
+  };
+  auto rows = take(step.in(op, 1));
   if (q.dense) return step.set(op, rows);
-  auto scales = mx::take(step.in(op, 2), ids, 0, step.stream);
+  auto scales = take(step.in(op, 2));
   std::optional<mx::array> biases;
-  if (op.has(3)) biases = mx::take(step.in(op, 3), ids, 0, step.stream);
+  if (op.has(3)) biases = take(step.in(op, 3));
   mx::Dtype dtype = to_mlx(step.type_out(op).dtype);
   step.set(op, mx::dequantize(rows, scales, biases, q.group, q.bits, q.mode, std::nullopt, dtype, step.stream));
 }
@@ -61,7 +128,7 @@ void run_linear(Step& step, const Op& op, const Prepared& prepared) {
   Quantization q(op);
   auto x = step.in(op, 0);
   if (!q.dense) {
-    auto y = multiply_quantized(step, op, q, x);
+    auto y = step.on_gpu() ? multiply_on_gpu(step, op, q, x) : multiply_quantized(step, op, q, x);
     return step.set(op, op.has(4) ? mx::add(y, step.in(op, 4), step.stream) : y);
   }
   const auto& w = prepared.arrays[0];
@@ -124,6 +191,7 @@ void run_silu(Step& step, const Op& op, const Prepared&) {
 void run_swiglu(Step& step, const Op& op, const Prepared&) {
   auto gate = step.in(op, 0);
   if (takes_cpu_ops(gate, step.stream)) return step.set(op, cpu_swiglu(gate, step.in(op, 1), step.stream));
+  if (step.on_gpu()) return step.set(op, gpu_swiglu(gate, step.in(op, 1), step.stream));
   auto silu = mx::multiply(gate, mx::sigmoid(gate, step.stream), step.stream);
   step.set(op, mx::multiply(silu, step.in(op, 1), step.stream));
 }
@@ -150,6 +218,11 @@ void run_gather_rows(Step& step, const Op& op, const Prepared&) {
     for (int64_t i = 1; i < n; i++) run = run && rows[i] == rows[0] + i;
     if (run && n == x.shape(0)) return step.set(op, x);
     if (run) return step.set(op, mx::slice(x, {rows[0], 0}, {int32_t(rows[0] + n), x.shape(1)}, step.stream));
+  }
+  if (step.on_gpu() && mx::issubdtype(x.dtype(), mx::floating)) {
+    const int width = x.shape()[1], dtype = gpu_dtype(x.dtype());
+    GpuLaunch launch{"take_rows", unsigned(n), blocks(width), kThreads, {width, dtype, dtype}};
+    return step.set(op, gpu_call(launch, {step.in(op, 1), x}, {int32_t(n), width}, x.dtype(), step.stream));
   }
   step.set(op, mx::take(x, step.in(op, 1), 0, step.stream));
 }

@@ -1,7 +1,6 @@
 // From logits to tokens.
-#include <limits>
-
 #include "cpu_ops.h"
+#include "cuda/gpu.h"
 #include "step.h"
 
 namespace mlxcel {
@@ -13,11 +12,32 @@ mx::array column(const mx::array& a, int i, mx::Stream s) { return mx::slice(a, 
 
 mx::array number(float value) { return mx::array(value); }
 
+// Whether a kernel of ours takes the logits [R, V].
+bool on_gpu(const mx::array& logits, mx::Stream s) {
+  return s.device == mx::Device::gpu && logits.dtype() == mx::float32;
+}
+
+int width(const mx::array& a) { return a.shape()[1]; }
+
+// A kernel that works on a row with a block of threads, and makes as many logits or one token a row.
+mx::array by_row(const char* kernel, std::vector<mx::array> inputs, std::vector<int> arguments, const mx::array& like,
+                 mx::Stream s) {
+  GpuLaunch launch{kernel, unsigned(like.shape()[0]), 1, 1024, std::move(arguments)};
+  return gpu_call(std::move(launch), std::move(inputs), like.shape(), mx::float32, s);
+}
+mx::array tokens_by_row(const char* kernel, std::vector<mx::array> inputs, mx::Stream s) {
+  const int rows = inputs[0].shape()[0];
+  GpuLaunch launch{kernel, unsigned(rows), 1, 1024, {width(inputs[0])}};
+  return gpu_call(std::move(launch), std::move(inputs), {rows}, mx::int32, s);
+}
+
 }  // namespace
 
 void run_penalize(Step& step, const Op& op, const Prepared&) {
   auto s = step.stream;
   auto logits = step.in(op, 0), history = step.in(op, 1), penalties = step.in(op, 2);
+  if (on_gpu(logits, s))
+    return step.set(op, by_row("penalize", {logits, history, penalties}, {width(logits), width(history)}, logits, s));
   auto none = mx::array(int32_t(0));
   auto held = mx::astype(mx::greater_equal(history, none, s), mx::float32, s);
   auto counts =
@@ -33,6 +53,8 @@ void run_penalize(Step& step, const Op& op, const Prepared&) {
 void run_bias(Step& step, const Op& op, const Prepared&) {
   auto s = step.stream;
   auto logits = step.in(op, 0), ids = step.in(op, 1), values = step.in(op, 2);
+  if (on_gpu(logits, s))
+    return step.set(op, by_row("bias", {logits, ids, values}, {width(logits), width(ids)}, logits, s));
   auto none = mx::array(int32_t(0));
   values = mx::astype(mx::where(mx::less(ids, none, s), number(0), values, s), logits.dtype(), s);
   step.set(op, mx::scatter_add_axis(logits, mx::maximum(ids, none, s), values, 1, s));
@@ -50,44 +72,17 @@ mx::array checked(const mx::array& logits, const mx::array& choice, mx::Stream s
 
 void run_argmax(Step& step, const Op& op, const Prepared&) {
   auto logits = step.in(op, 0);
+  if (on_gpu(logits, step.stream)) return step.set(op, tokens_by_row("argmax", {logits}, step.stream));
   step.set(op, checked(logits, mx::argmax(logits, -1, false, step.stream), step.stream));
-}
-
-mx::array sample_by_mlx(const mx::array& logits, const mx::array& settings, mx::Stream s) {
-  const int vocabulary = logits.shape(1);
-  auto temperature = column(settings, 0, s), top_k = column(settings, 1, s), top_p = column(settings, 2, s),
-       min_p = column(settings, 3, s), u = column(settings, 4, s);
-
-  // Candidates in falling order; the sort is stable, so that of equals the lower id comes first.
-  auto order = mx::argsort(mx::negative(logits, s), -1, s);
-  auto sorted = mx::take_along_axis(logits, order, -1, s);
-  auto rank = mx::arange(0, vocabulary, 1, mx::float32, s);
-  auto first = mx::equal(rank, number(0), s);
-  auto lowest = number(-std::numeric_limits<float>::infinity());
-
-  auto kept = mx::logical_or(mx::less(rank, top_k, s), mx::less_equal(top_k, number(0), s), s);
-  auto p = mx::softmax(mx::where(kept, sorted, lowest, s), -1, true, s);
-  // A candidate belongs to the head while those before it have less than top_p.
-  auto before = mx::cumsum(p, -1, false, false, s);
-  auto head = mx::logical_or(mx::less(before, top_p, s), mx::greater_equal(top_p, number(1), s), s);
-  auto likely = mx::greater_equal(p, mx::multiply(column(p, 0, s), min_p, s), s);
-  kept = mx::logical_or(mx::logical_and(kept, mx::logical_and(head, likely, s), s), first, s);
-
-  auto greedy = mx::less_equal(temperature, number(0), s);
-  auto heat = mx::where(greedy, number(1), temperature, s);
-  // Relative to the best, so that a tiny temperature does not overflow.
-  auto scaled = mx::divide(mx::subtract(sorted, column(sorted, 0, s), s), heat, s);
-  auto q = mx::softmax(mx::where(kept, scaled, lowest, s), -1, true, s);
-  auto passed = mx::sum(mx::less_equal(mx::cumsum(q, -1, false, true, s), u, s), -1, true, s);
-  auto last = mx::subtract(mx::sum(kept, -1, true, s), mx::array(int32_t(1)), s);
-  auto choice = mx::where(greedy, mx::array(int32_t(0)), mx::minimum(passed, last, s), s);
-  return mx::squeeze(mx::take_along_axis(order, choice, -1, s), 1, s);
 }
 
 void run_sample(Step& step, const Op& op, const Prepared&) {
   auto logits = mx::astype(step.in(op, 0), mx::float32, step.stream);
-  auto pick = takes_cpu_ops(logits, step.stream) ? cpu_sample : sample_by_mlx;
-  step.set(op, checked(logits, pick(logits, step.in(op, 1), step.stream), step.stream));
+  if (on_gpu(logits, step.stream)) {
+    auto order = mx::argsort(mx::negative(logits, step.stream), -1, step.stream);
+    return step.set(op, tokens_by_row("sample", {logits, order, step.in(op, 1)}, step.stream));
+  }
+  step.set(op, checked(logits, cpu_sample(logits, step.in(op, 1), step.stream), step.stream));
 }
 
 }  // namespace mlxcel

@@ -1,30 +1,34 @@
 // Ops that read and change the state.
 #include <algorithm>
 
+#include "cuda/gpu.h"
 #include "kv_write.h"
 #include "step.h"
 
 namespace mlxcel {
 
-void run_kv_write(Step& step, const Op& op, const Prepared&) {
-  const int64_t layer = op.integer(0);
-  auto k = step.in(op, 0), v = step.in(op, 1);
-  std::vector<Cache*> caches;
-  std::vector<KvSpan> spans;
+KvWrites plan_kv_writes(Step& step, int64_t layer) {
+  KvWrites writes;
   for (int64_t s = 0; s < step.run.counts.sequences; s++) {
     const int64_t first = step.offsets()[s], rows = step.offsets()[s + 1] - first, end = step.contexts()[s];
     Cache& cache = step.cache(step.slots()[s], layer);
     if (cache.capacity < end) cache = step.grown(cache, layer, end - rows, end);
-    caches.push_back(&cache);
-    spans.push_back({first, rows, end - rows});
+    writes.caches.push_back(&cache);
+    writes.spans.push_back({first, rows, end - rows});
   }
-  kv_write(std::move(caches), std::move(spans), k, v, step.stream);
+  return writes;
+}
+
+void run_kv_write(Step& step, const Op& op, const Prepared&) {
+  KvWrites writes = plan_kv_writes(step, op.integer(0));
+  kv_write(std::move(writes.caches), std::move(writes.spans), step.in(op, 0), step.in(op, 1), step.stream);
 }
 
 namespace {
 
 // The attention of one sequence: q [rows, heads, Dk] -> [rows, heads, Dv].
-mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t context, int64_t window, float scale) {
+mx::array attend_at_once(Step& step, const mx::array& q, const Cache& cache, int64_t context, int64_t window,
+                         float scale) {
   const int32_t rows = q.shape(0), heads = q.shape(1);
   auto s = step.stream;
   // What the first query sees is the most that must be read.
@@ -44,6 +48,24 @@ mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t con
       turned, k, v, scale, masked ? "array" : "causal",
       masked ? std::optional(step.window_mask(rows, seen, window)) : std::nullopt, {}, false, s);
   return mx::squeeze(mx::transpose(y, {0, 2, 1, 3}, s), 0, s);
+}
+
+// How many bytes of scores a GPU holds at once: MLX has no fused attention for more than a few queries without cuDNN.
+constexpr int64_t kMostScores = int64_t(512) << 20;
+
+mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t context, int64_t window, float scale) {
+  const int32_t rows = q.shape()[0], heads = q.shape()[1], width = q.shape()[2];
+  // The softmax is computed in f32.
+  const int64_t seen = window > 0 ? std::min(context, window + rows - 1) : context;
+  const int32_t most = int32_t(std::clamp<int64_t>(kMostScores / (heads * seen * 4), 1, rows));
+  if (!step.on_gpu() || rows == most) return attend_at_once(step, q, cache, context, window, scale);
+  std::vector<mx::array> parts;
+  for (int32_t first = 0; first < rows; first += most) {
+    const int32_t end = std::min(rows, first + most);
+    auto some = mx::slice(q, {first, 0, 0}, {end, heads, width}, step.stream);
+    parts.push_back(attend_at_once(step, some, cache, context - rows + end, window, scale));
+  }
+  return mx::concatenate(std::move(parts), 0, step.stream);
 }
 
 }  // namespace
@@ -68,6 +90,12 @@ void run_load_tokens(Step& step, const Op& op, const Prepared&) {
   const int64_t n = type.elements(), last = std::count(tokens, tokens + n, MLXSHIM_TOKEN_LAST);
   auto given = step.in(op, 0);
   if (last == 0) return step.set(op, given);
+  if (step.on_gpu()) {
+    GpuLaunch launch{"load_tokens", unsigned(n + 255) / 256, 1, 256,
+                     {int(n), type.ndim == 2 ? int(type.dims[1]) : 1, MLXSHIM_TOKEN_LAST}};
+    auto inputs = {given, step.in(op, 1), step.last_tokens()};
+    return step.set(op, gpu_call(launch, inputs, given.shape(), mx::int32, step.stream));
+  }
   auto stored = mx::take(step.last_tokens(), step.in(op, 1), 0, step.stream);
   if (last == n && type.ndim == 1) return step.set(op, stored);
   if (type.ndim == 2) stored = mx::expand_dims(stored, 1, step.stream);
@@ -78,6 +106,13 @@ void run_load_tokens(Step& step, const Op& op, const Prepared&) {
 void run_store_tokens(Step& step, const Op& op, const Prepared&) {
   auto tokens = step.in(op, 0);
   if (tokens.dtype() != mx::int32) tokens = mx::view(tokens, mx::int32, step.stream);
+  if (step.on_gpu()) {
+    auto& stored = step.last_tokens();
+    const int count = int(stored.size());
+    GpuLaunch launch{"store_tokens", unsigned(count + 255) / 256, 1, 256, {count, int(tokens.size())}};
+    stored = gpu_call(launch, {stored, step.in(op, 1), tokens}, stored.shape(), mx::int32, step.stream);
+    return;
+  }
   tokens = mx::maximum(tokens, mx::array(int32_t(0)), step.stream);
   step.last_tokens() = mx::put_along_axis(step.last_tokens(), step.in(op, 1), tokens, 0, step.stream);
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "call.h"
+#include "cuda/gpu.h"
 #include "status.h"
 
 namespace mlxcel {
@@ -35,6 +36,11 @@ MlxProgram::MlxProgram(const MlxContext& context, Program given, const MlxWeight
       OpRunner runner = runner_of(op.facts->code);
       ready_.push_back({runner.run, runner.prepare ? runner.prepare(program, op, weights_, stream_) : Prepared{}});
     });
+  fused_.resize(program.ops.size());
+  if (!gpu_) return;
+  fusions_ = find_fusions(program, state ? &state->shape : nullptr);
+  for (const Fusion& fusion : fusions_)
+    for (size_t member : fusion.members) fused_[member] = &fusion;
 }
 
 bool MlxProgram::is_idle(const Op& op, const RunArguments& run) const {
@@ -47,7 +53,9 @@ void MlxProgram::build(Step& step) const {
   for (size_t i = 0; i < program.ops.size(); i++)
     blame(int64_t(i), [&] {
       const Op& op = program.ops[i];
-      if (!is_idle(op, step.run))
+      if (const Fusion* fusion = fused_[i]; fusion && step.run.counts.sequences <= fusion->most_sequences) {
+        if (i == fusion->members.back()) fusion->run(step);
+      } else if (!is_idle(op, step.run))
         ready_[i].run(step, op, ready_[i].prepared);
       else
         for (size_t k = 0; k < size_t(op.facts->outputs); k++)
@@ -81,6 +89,8 @@ void MlxValue::read(void* to) {
     array_ = mx::contiguous(array_, false, stream_);
     array_.eval();
   }
+  // MLX would move the array to host memory for good.
+  if (stream_.device == mx::Device::gpu) return gpu_download(to, array_, bytes, stream_);
   std::memcpy(to, array_.data<char>(), size_t(bytes));
 }
 

@@ -1,6 +1,7 @@
 // A program that is ready to run on MLX: weights are looked up, functions chosen, constants made.
 #pragma once
 
+#include "fuse.h"
 #include "step.h"
 #include "weights.h"
 
@@ -25,7 +26,9 @@ class MlxProgram : public LoadedProgram {
   const bool gpu_;
   const mx::Stream stream_;
   std::vector<mx::array> weights_;
-  std::vector<Ready> ready_;  // by op
+  std::vector<Ready> ready_;           // by op
+  std::vector<Fusion> fusions_;        // on a GPU
+  std::vector<const Fusion*> fused_;   // by op, null: it is in none
 };
 
 class MlxValue : public Value {

@@ -17,7 +17,7 @@ int64_t round_up(int64_t n) { return (n + kStep - 1) / kStep * kStep; }
 MlxState::MlxState(const MlxContext& context, StateShape given)
     : State(std::move(given)),
       last_tokens(mx::zeros({int32_t(shape.max_sequences)}, mx::int32, context.stream)),
-      stream_(context.stream),
+      context_(context),
       caches_(size_t(shape.max_sequences) * shape.layers.size()) {
   mx::eval(last_tokens);
 }
@@ -35,18 +35,21 @@ void MlxState::reset(int64_t slot) {
   for (size_t layer = 0; layer < shape.layers.size(); layer++) cache(slot, int64_t(layer)) = Cache{};
 }
 
-Cache MlxState::grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens) const {
+Cache MlxState::grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens, int64_t& planned) const {
   const auto& facts = shape.layers[size_t(layer)];
   Cache result;
   result.capacity =
       std::max(round_up(tokens), std::min(round_up(cache.capacity + cache.capacity / 4), round_up(shape.max_tokens)));
+  planned += result.capacity * facts.kv_heads * (facts.key_dim + facts.value_dim) * dtype_size(shape.dtype);
+  context_.reserve(planned);
+  const mx::Stream stream = context_.stream;
   auto resize = [&](const std::optional<mx::array>& old, int64_t dim) {
     auto zeros = [&](int64_t rows) {
-      return mx::zeros({1, int32_t(facts.kv_heads), int32_t(rows), int32_t(dim)}, to_mlx(shape.dtype), stream_);
+      return mx::zeros({1, int32_t(facts.kv_heads), int32_t(rows), int32_t(dim)}, to_mlx(shape.dtype), stream);
     };
     if (keep == 0) return zeros(result.capacity);
-    auto kept = mx::slice(*old, {0, 0, 0, 0}, {1, int32_t(facts.kv_heads), int32_t(keep), int32_t(dim)}, stream_);
-    return mx::concatenate({kept, zeros(result.capacity - keep)}, 2, stream_);
+    auto kept = mx::slice(*old, {0, 0, 0, 0}, {1, int32_t(facts.kv_heads), int32_t(keep), int32_t(dim)}, stream);
+    return mx::concatenate({kept, zeros(result.capacity - keep)}, 2, stream);
   };
   result.keys = resize(cache.keys, facts.key_dim);
   result.values = resize(cache.values, facts.value_dim);
@@ -59,10 +62,11 @@ void MlxState::copy(int64_t from, int64_t to, int64_t tokens) {
   // A real copy, made now: the source will be written in place.
   std::vector<mx::array> made;
   std::vector<Cache> copies;
+  int64_t planned = 0;
   for (size_t layer = 0; layer < shape.layers.size(); layer++) {
     const Cache& source = cache(from, int64_t(layer));
     Cache empty{source.keys, source.values, 0};  // takes only the room that it needs
-    copies.push_back(grown(empty, int64_t(layer), tokens, tokens));
+    copies.push_back(grown(empty, int64_t(layer), tokens, tokens, planned));
     made.push_back(*copies.back().keys);
     made.push_back(*copies.back().values);
   }

@@ -23,13 +23,14 @@ class MlxState : public State {
 
   // The cache of a slot and layer, as the runs so far leave it.
   Cache& cache(int64_t slot, int64_t layer) { return caches_[size_t(slot) * shape.layers.size() + size_t(layer)]; }
-  // Lazily, a cache with room for `tokens` tokens that holds the first `keep` of this one.
-  Cache grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens) const;
+  // Lazily, a cache with room for `tokens` tokens that holds the first `keep` of this one. What it will take is added to
+  // `planned`, the bytes of arrays that are not made yet; throws MLXSHIM_ERR_MEMORY where there is no room for these.
+  Cache grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens, int64_t& planned) const;
 
   mx::array last_tokens;  // i32 [max_sequences]
 
  private:
-  mx::Stream stream_;
+  const MlxContext& context_;  // which outlives what is made from it
   std::vector<Cache> caches_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "context.h"
+#include "kv_write.h"
 #include "state.h"
 
 namespace mlxcel {
@@ -35,8 +36,8 @@ class Step {
 
   // The cache of a slot and layer as this run leaves it so far.
   Cache& cache(int64_t slot, int64_t layer);
-  Cache grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens) const {
-    return state_->grown(cache, layer, keep, tokens);
+  Cache grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens) {
+    return state_->grown(cache, layer, keep, tokens, planned_);
   }
   int64_t window(int64_t layer) const { return state_->shape.layers[size_t(layer)].window; }
   mx::array& last_tokens();
@@ -55,12 +56,15 @@ class Step {
   // Makes the changes the state's own.
   void commit();
 
+  bool on_gpu() const { return stream.device == mx::Device::gpu; }
+
   const Program& program;
   const RunArguments& run;
   const mx::Stream stream;
 
  private:
   MlxState* state_;
+  int64_t planned_ = 0;  // bytes of caches that grow in this run
   const std::vector<mx::array>& weights_;
   std::vector<std::optional<mx::array>> values_;
   std::map<std::pair<int64_t, int64_t>, Cache> caches_;  // touched ones, by slot and layer
@@ -100,6 +104,12 @@ Prepared prepare_expert_linear(const Program&, const Op&, const std::vector<mx::
 void run_route(Step&, const Op&, const Prepared&);
 void run_combine(Step&, const Op&, const Prepared&);
 
+// What a step writes into the caches of a layer, which grow where they must.
+struct KvWrites {
+  std::vector<Cache*> caches;
+  std::vector<KvSpan> spans;
+};
+KvWrites plan_kv_writes(Step& step, int64_t layer);
 void run_kv_write(Step&, const Op&, const Prepared&);
 void run_attend(Step&, const Op&, const Prepared&);
 void run_load_tokens(Step&, const Op&, const Prepared&);
@@ -109,8 +119,6 @@ void run_penalize(Step&, const Op&, const Prepared&);
 void run_bias(Step&, const Op&, const Prepared&);
 void run_argmax(Step&, const Op&, const Prepared&);
 void run_sample(Step&, const Op&, const Prepared&);
-// Sampling by MLX's ops alone, as a GPU does it: logits f32 [R, V], settings f32 [R, 5] -> [R].
-mx::array sample_by_mlx(const mx::array& logits, const mx::array& settings, mx::Stream stream);
 
 // The arguments of MLX's quantized functions.
 struct Quantization {

@@ -9,23 +9,21 @@ namespace mlxcel {
 
 class MlxWeights : public Weights {
  public:
-  explicit MlxWeights(const MlxContext& context) : gpu_(context.on_gpu()), stream_(context.stream) {}
+  explicit MlxWeights(const MlxContext& context) : context_(context) {}
 
   const mx::array& at(size_t index) const { return arrays_[index]; }
+  // On a GPU: how much of them is not in its memory.
+  int64_t host_bytes() const;
 
  protected:
   void load(const WeightFacts& facts, const WeightSource& source) override;
 
  private:
-  bool gpu_;
-  mx::Stream stream_;
+  const MlxContext& context_;  // which outlives what is made from it
   std::vector<mx::array> arrays_;
 };
 
-// Both ways to load, for the tests of the second on a machine without a GPU.
 // Reads straight into the array's own memory, converting piece by piece.
 mx::array load_to_host(const WeightFacts& facts, const WeightSource& source);
-// Through MLX's Load, which reads to the host and copies to the device, so that nothing of it stays host memory.
-mx::array load_to_device(const WeightFacts& facts, const WeightSource& source, mx::Stream stream);
 
 }  // namespace mlxcel

@@ -34,6 +34,7 @@ void NativeContext::memory(mlxshim_memory_info& info) {
   info.active = meter_->active();
   info.peak = meter_->peak();
   info.cached = 0;
+  info.host = 0;
 }
 
 std::shared_ptr<Weights> NativeContext::make_weights() {

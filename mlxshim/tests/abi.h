@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -124,13 +125,20 @@ class Builder {
   int64_t made_ = 0;
 };
 
-inline mlxshim_context_params cpu() { return {sizeof(mlxshim_context_params), MLXSHIM_DEVICE_CPU, 0, 0}; }
+// Where tests run: the CPU, or the first GPU with MLXSHIM_TEST_DEVICE=cuda.
+inline bool on_gpu() {
+  const char* device = std::getenv("MLXSHIM_TEST_DEVICE");
+  return device && std::string(device) == "cuda";
+}
+inline mlxshim_context_params test_device() {
+  return {sizeof(mlxshim_context_params), on_gpu() ? MLXSHIM_DEVICE_CUDA : MLXSHIM_DEVICE_CPU, 0, 0, 0};
+}
 
 // A context on the CPU with a weight set.
 class Session {
  public:
   Session() {
-    auto params = cpu();
+    auto params = test_device();
     OK(mlxshim_context_create(&params, &context));
     OK(mlxshim_weights_create(context, &weights));
   }

@@ -37,7 +37,7 @@ struct All {
 using Function = std::function<int32_t(int64_t)>;
 
 mlxshim_device_info device_info{sizeof device_info, 0, 0, 0, 0, 0, 0, 0};
-mlxshim_memory_info memory_info{sizeof memory_info, 0, 0, 0};
+mlxshim_memory_info memory_info{sizeof memory_info, 0, 0, 0, 0};
 mlxshim_state_info state_info{sizeof state_info, 0};
 mlxshim_weight_info weight_info{sizeof weight_info, 0, 0, 0};
 int64_t number = 0, failed = 0;
@@ -186,7 +186,7 @@ TEST(null_pointers) {
   CHECK_EQUAL(mlxshim_last_error(0, text_buffer, 100, nullptr), MLXSHIM_ERR_ARGUMENT);
   CHECK_EQUAL(mlxshim_last_error(0, text_buffer, -100, &number), MLXSHIM_ERR_ARGUMENT);
   CHECK_EQUAL(mlxshim_last_error(-7, text_buffer, 100, &number), MLXSHIM_ERR_ARGUMENT);
-  auto params = cpu();
+  auto params = test_device();
   FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_context_create(nullptr, &number));
   FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_context_create(&params, nullptr));
   FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_device_facts(c, nullptr));
@@ -225,7 +225,7 @@ TEST(wrong_blocks) {
   All all;
   const int64_t c = all.session.context;
   for (int64_t size : {int64_t(0), int64_t(-1), int64_t(8), INT64_MAX}) {
-    auto params = cpu();
+    auto params = test_device();
     params.size = size;
     FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_context_create(&params, &number));
     mlxshim_device_info device = device_info;
@@ -238,14 +238,14 @@ TEST(wrong_blocks) {
     FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_program_run(all.program, &run, &failed));
   }
   for (int64_t value : {int64_t(-1), int64_t(0), INT64_MAX, INT64_MIN}) {
-    auto params = cpu();
+    auto params = test_device();
     params.device = value;
     FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_context_create(&params, &number));
     if (value == 0) continue;
-    params = cpu();
+    params = test_device();
     params.device_index = value;
     FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_context_create(&params, &number));
-    params = cpu();
+    params = test_device();
     params.threads = value;
     FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_context_create(&params, &number));
   }
@@ -332,8 +332,8 @@ TEST(facts) {
 
   Session session;
   OK(mlxshim_device_facts(session.context, &device_info));
-  CHECK_EQUAL(device_info.device, MLXSHIM_DEVICE_CPU);
-  CHECK_EQUAL(device_info.activation_dtype, MLXSHIM_DTYPE_F32);
+  CHECK_EQUAL(device_info.device, on_gpu() ? MLXSHIM_DEVICE_CUDA : MLXSHIM_DEVICE_CPU);
+  CHECK_EQUAL(device_info.activation_dtype, on_gpu() ? MLXSHIM_DTYPE_BF16 : MLXSHIM_DTYPE_F32);
   OK(mlxshim_memory(session.context, &memory_info));
   int64_t before = memory_info.active;
   session.add(F32, {1000, 1000}, std::vector<float>(1000000));

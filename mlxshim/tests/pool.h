@@ -81,7 +81,7 @@ class Pool {
   }
 
   mlxshim_memory_info memory() const {
-    mlxshim_memory_info info{sizeof info, 0, 0, 0};
+    mlxshim_memory_info info{sizeof info, 0, 0, 0, 0};
     OK(mlxshim_memory(session_.context, &info));
     return info;
   }

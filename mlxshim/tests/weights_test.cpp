@@ -110,7 +110,7 @@ TEST(resident_types) {
 TEST(no_second_copy) {
   // While a weight is read in, no other memory of its size is taken.
   Session session;
-  mlxshim_memory_info info{sizeof info, 0, 0, 0};
+  mlxshim_memory_info info{sizeof info, 0, 0, 0, 0};
   std::vector<uint16_t> data(8 << 20);
   OK(mlxshim_memory_trim(session.context));
   OK(mlxshim_memory_reset_peak(session.context));

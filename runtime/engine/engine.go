@@ -41,6 +41,12 @@ type Options struct {
 	CacheTokens int
 	NoReuse     bool // compute every prompt from its beginning
 
+	// GPUMemory is the share of a GPU's free memory that the model may take, default 0.9. Context.MemoryLimit, if set,
+	// is the limit itself.
+	GPUMemory float64
+	// Activation is the float type to compute in; default: what suits device and model.
+	Activation bindings.DType
+
 	// Progress, if not nil, is told how many bytes of the weights are loaded.
 	Progress func(done, total int64)
 
@@ -59,6 +65,7 @@ var (
 	ErrPromptTooLong = errors.New("the prompt is too long")
 	ErrEmptyPrompt   = errors.New("the prompt is empty")
 	ErrQueueFull     = errors.New("too many requests are waiting: try again later")
+	ErrNoRoom        = errors.New("the model does not fit into the GPU's memory")
 )
 
 // Reason says why a request ended.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"os"
@@ -70,15 +71,19 @@ func tinyModels(t testing.TB) []string {
 	return paths
 }
 
-// eachBackend runs a test on every library of the bundle.
+// eachBackend runs a test on every library of the bundle, or on the GPU where tests run there.
 func eachBackend(t *testing.T, test func(t *testing.T, backend string)) {
-	for _, backend := range []string{"native", "mlx"} {
+	backends := []string{"native", "mlx"}
+	if testenv.Device() == "cuda" {
+		backends = []string{"mlx"}
+	}
+	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) { test(t, backend) })
 	}
 }
 
 func openModel(t testing.TB, backend, path string) (*bindings.Library, *models.Model, *weights.Checkpoint) {
-	loaded, err := loader.Open(loader.Options{Bundle: testenv.Bundle(t), Backend: backend})
+	loaded, err := loader.Open(loader.Options{Bundle: testenv.Bundle(t), Backend: backend, Device: testenv.Device()})
 	require.NoError(t, err)
 	c, err := weights.Open(path)
 	require.NoError(t, err)
@@ -87,8 +92,21 @@ func openModel(t testing.TB, backend, path string) (*bindings.Library, *models.M
 	return loaded.Library, m, c
 }
 
+// testDevice is where tests run.
+func testDevice() bindings.ContextParams {
+	if testenv.Device() == "cuda" {
+		return bindings.ContextParams{Device: bindings.DeviceCUDA}
+	}
+	return bindings.ContextParams{Device: bindings.DeviceCPU}
+}
+
+// start starts an engine that computes in f32, unless the options say otherwise.
 func start(t testing.TB, backend, path string, o Options) *Engine {
-	o.Context.Device = bindings.DeviceCPU
+	if backend == "native" && testenv.Device() == "cuda" {
+		t.Skip("the native library computes on the CPU")
+	}
+	o.Context.Device = testDevice().Device
+	o.Activation = cmp.Or(o.Activation, bindings.F32)
 	library, m, c := openModel(t, backend, path)
 	e, err := Start(library, m, c, o)
 	require.NoError(t, err)
@@ -96,17 +114,21 @@ func start(t testing.TB, backend, path string, o Options) *Engine {
 	return e
 }
 
-// forced runs tokens as one prompt and returns the logits after each of the last n of them.
+// forced runs tokens as one prompt in f32 and returns the logits after each of the last n of them.
 func forced(t testing.TB, backend, path string, tokens []int32, n int) [][]float32 {
+	return forcedIn(t, backend, path, tokens, n, bindings.F32)
+}
+
+func forcedIn(t testing.TB, backend, path string, tokens []int32, n int, activation bindings.DType) [][]float32 {
 	library, m, c := openModel(t, backend, path)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	l, err := newLoop(library, m, c, Options{Context: bindings.ContextParams{Device: bindings.DeviceCPU}})
+	l, err := newLoop(library, m, c, Options{Context: testDevice(), Activation: activation})
 	require.NoError(t, err)
 	defer l.destroy()
 
 	limits := program.Limits{Tokens: len(tokens), Rows: n, Sequences: 1}
-	p, err := m.Record(bindings.F32, limits, func(b *program.Builder, _ program.Step, logits *program.Value) { b.Output("logits", logits) })
+	p, err := m.Record(activation, limits, func(b *program.Builder, _ program.Step, logits *program.Value) { b.Output("logits", logits) })
 	require.NoError(t, err)
 	words := p.Encode(func(w *program.Weight) int64 { return l.weights.index[w.Key()] })
 	handle, err := l.context.LoadProgram(l.weights.resident, l.state, words)
@@ -236,6 +258,64 @@ func testOwnType(t *testing.T, backend, path string, g golden) {
 			}
 		}
 	}
+	require.Positive(t, decided)
+}
+
+// On a GPU a model is computed in its own type, as mlx-lm does. Both round after each op, though not everywhere at the
+// same place. How far that takes the logits from those in f32 differs much between prompts, so the measure is a model's
+// four prompts together: our mean square error is at most 1.5² times mlx-lm's, no logit is off by more than twice
+// mlx-lm's worst, and a token is mlx-lm's where the margin between its two best logits is more than both were off.
+func TestTinyModelsInTheirOwnTypeOnGPU(t *testing.T) {
+	if testenv.Device() != "cuda" {
+		t.Skip("tests run on the CPU, where everything is computed in f32")
+	}
+	for _, path := range tinyModels(t) {
+		g := readGolden(t, filepath.Join(path, "golden.json"))
+		if g.F32 == nil || len(g.Cases) == 0 {
+			continue // mlx-lm computed it in f32 only
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) { testOnGPU(t, path, g) })
+	}
+}
+
+func testOnGPU(t *testing.T, path string, g golden) {
+	activation, epsilon := bindings.BF16, 1.0/256
+	if g.DType == "f16" {
+		activation, epsilon = bindings.F16, 1.0/2048
+	}
+	var rounding, ours, theirs float64 // the worst of mlx-lm's errors; sums of squares
+	for i, own := range g.Cases {
+		rounding = max(rounding, epsilon*largest(own.First.Logits))
+		for j, v := range own.First.Logits {
+			e := math.Abs(v - g.F32.Cases[i].First.Logits[j])
+			rounding, theirs = max(rounding, e), theirs+e*e
+		}
+	}
+	var runs [][][]float32
+	worst := 0.0 // of our errors
+	for i, own := range g.Cases {
+		n := len(own.IDs)
+		rows := forcedIn(t, "mlx", path, slices.Concat(own.PromptIDs, own.IDs[:n-1]), n, activation)
+		runs = append(runs, rows)
+		exact := g.F32.Cases[i].First
+		for j, v := range exact.Logits {
+			e := math.Abs(float64(rows[0][exact.IDs[j]]) - v)
+			require.LessOrEqual(t, e, 2*rounding, "%s, logit %d", own.Name, j)
+			worst, ours = max(worst, e), ours+e*e
+		}
+	}
+	decided := 0
+	for i, own := range g.Cases {
+		for j, row := range runs[i] {
+			if own.Margins[j] > 2*(rounding+worst) {
+				decided++
+				best := int32(slices.Index(row, slices.Max(row)))
+				require.Equal(t, own.IDs[j], best, "%s, step %d", own.Name, j)
+			}
+		}
+	}
+	t.Logf("root mean square error %.2f times mlx-lm's, %d tokens decided", math.Sqrt(ours/theirs), decided)
+	require.LessOrEqual(t, ours, 1.5*1.5*theirs)
 	require.Positive(t, decided)
 }
 

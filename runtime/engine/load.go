@@ -64,6 +64,10 @@ func (set *weightSet) add(ctx *bindings.Context, p *program.Program, checkpoint 
 					made = made[part.Size:]
 					continue
 				}
+				if part.Random() {
+					w.Parts = append(w.Parts, bindings.Part{Random: true, Bytes: part.Size})
+					continue
+				}
 				f, ok := files[part.Path]
 				if !ok {
 					if f, err = ctx.OpenFile(part.Path); err != nil {
@@ -73,6 +77,10 @@ func (set *weightSet) add(ctx *bindings.Context, p *program.Program, checkpoint 
 				}
 				w.Parts = append(w.Parts, bindings.Part{File: f, Offset: part.Offset, Bytes: part.Size})
 			}
+		}
+		if p := w.Parts[0]; p.Random { // made up, as a whole
+			p.Bytes, p.Offset = sourceBytes(v.Weight, checkpoint), int64(len(set.index))
+			w.Parts = []bindings.Part{p}
 		}
 		i, err := set.resident.Add(w)
 		if err != nil {
@@ -120,9 +128,9 @@ func pageBytes(s bindings.StateParams) int64 {
 }
 
 // pages is how many pages the cache has: as many as were asked for, or as all that may run at once could need, if they
-// fit in half of the memory that is free. Where the longest sequence would need more, it is made shorter, unless it was
-// asked for.
-func (l *loop) pages(o Options, bytes int64) (int, error) {
+// fit in half of the memory that is free and in the limit on a GPU's, if there is one. Where the longest sequence would
+// need more, it is made shorter, unless it was asked for.
+func (l *loop) pages(o Options, bytes, limit int64) (int, error) {
 	longest := pagesFor(l.facts.MaxTokens)
 	most := l.most * longest
 	if o.CacheTokens > 0 {
@@ -131,6 +139,9 @@ func (l *loop) pages(o Options, bytes int64) (int, error) {
 		return 0, err
 	} else if facts.FreeMemory > 0 && bytes > 0 {
 		most = min(most, max(int(facts.FreeMemory/2/bytes), 1))
+		if limit > 0 {
+			most = min(most, max(int(cacheRoom(limit, l.weights.bytes)/bytes), 1))
+		}
 	}
 	switch {
 	case most >= longest:

@@ -89,7 +89,8 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	if l.facts.MaxTokens, err = contextTokens(o.MaxTokens, model.Config.MaxPositions); err != nil {
 		return nil, err
 	}
-	if l.context, err = library.NewContext(o.Context); err != nil {
+	var limit int64
+	if l.context, l.facts.Device, limit, err = openContext(library, o); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -97,10 +98,9 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 			l.destroy()
 		}
 	}()
-	if l.facts.Device, err = l.context.DeviceFacts(); err != nil {
-		return nil, err
+	if l.activation = o.Activation; l.activation == 0 {
+		l.activation = floatType(l.facts.Device, checkpoint)
 	}
-	l.activation = l.facts.Device.Activation
 	if l.chunk = o.Chunk; l.chunk == 0 {
 		l.chunk = defaultChunk(l.facts.Device.Device, library.Info().Backend)
 	}
@@ -111,12 +111,18 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	if err != nil {
 		return nil, err
 	}
+	if limit > 0 {
+		n := needOf(whole, l.activation)
+		if l.facts.MaxTokens, err = n.fit(limit, l.facts.Device.FreeMemory, l.facts.MaxTokens, o.MaxTokens > 0); err != nil {
+			return nil, err
+		}
+	}
 	if l.weights, err = loadWeights(l.context, whole, checkpoint, o.Progress); err != nil {
 		return nil, err
 	}
 	slots := l.most + endedSlots + 1
 	params := stateParams(whole, l.activation, slots, l.facts.MaxTokens)
-	pages, err := l.pages(o, pageBytes(params))
+	pages, err := l.pages(o, pageBytes(params), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +151,7 @@ func defaultChunk(device bindings.Device, backend string) int {
 	case device == bindings.DeviceCPU:
 		return 256
 	}
-	return 512
+	return 2048
 }
 
 func (l *loop) destroy() {
@@ -603,6 +609,9 @@ func (l *loop) fail(err error) {
 		s.suspect = suspected
 	}
 	l.cache.forget()
+	if errors.Is(err, bindings.ErrMemory) {
+		_ = l.context.Trim() // best effort
+	}
 }
 
 // breakDown ends everything for good.

@@ -74,8 +74,9 @@ type Tensor struct {
 	Parts []Part
 }
 
-// Part is a contiguous run of a tensor's bytes. It either lies in a file (Path,
-// Offset, Size) or is made on demand by Load. Sizes are in bytes.
+// Part is a contiguous run of a tensor's bytes. It lies in a file (Path, Offset,
+// Size), or is made on demand by Load, or, where both are missing, is made up by
+// whoever loads it, for benchmarks: see [Random]. Sizes are in bytes.
 type Part struct {
 	Path   string
 	Offset int64
@@ -109,10 +110,16 @@ func (t Tensor) Read() ([]byte, error) {
 	return out, nil
 }
 
+// Random reports whether the part is made up by whoever loads it.
+func (p Part) Random() bool { return p.Path == "" && p.Load == nil }
+
 // Read fills dst, which has Size bytes, with the bytes of the part.
 func (p Part) Read(dst []byte) error {
-	if p.Load != nil {
+	switch {
+	case p.Load != nil:
 		return p.Load(dst)
+	case p.Random():
+		return errors.New("the weights are made up, and only where they are loaded")
 	}
 	return readRange(p.Path, p.Offset, dst)
 }

@@ -110,6 +110,14 @@ func Bundle(t testing.TB) string {
 	return dir
 }
 
+// Device returns where tests that can run on a GPU run: "cpu", or "cuda" with MLXCEL_TEST_DEVICE=cuda.
+func Device() string {
+	if os.Getenv("MLXCEL_TEST_DEVICE") == "cuda" {
+		return "cuda"
+	}
+	return "cpu"
+}
+
 // Model returns the path of the default model, SmolLM2-135M-Instruct as a Q4_1
 // GGUF file.
 func Model(t testing.TB) string {

@@ -77,7 +77,8 @@ func (o *options) define(f *pflag.FlagSet) {
 	f.IntVar(&o.library.Threads, "threads", 0, "`NUMBER` of CPU threads; default: the library's choice")
 	f.StringVar(&o.library.Bundle, "bundle", "", "`FOLDER` with the libraries; default: $MLXCEL_BUNDLE, or the folder lib beside the program")
 	f.Var(cli.NewChoice(&o.library.Backend, "auto", "native", "mlx"), "backend", "library to compute with")
-	f.Var(cli.NewChoice(&o.library.Device, "auto", "cpu"), "device", "device to compute on")
+	f.StringVar(&o.library.Device, "device", "auto", "`DEVICE` to compute on: auto, cpu, cuda, cuda:N for one of several GPUs, or a GPU's UUID")
+	f.Float64Var(&o.library.GPUMemory, "gpu-memory", runtime.DefaultGPUMemory, "`SHARE` of a GPU's free memory that the model may take")
 	f.Var(cli.NewChoice(&o.logFormat, "text", "json"), "log-format", "form of the log on stderr")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "log warnings and errors only")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more, such as connections that misbehave; never what anyone wrote")
@@ -116,6 +117,12 @@ func (o *options) check() error {
 	}
 	if o.server.Grace < 0 {
 		return cli.Usagef("--grace is %s, want 0 or more", o.server.Grace)
+	}
+	if o.library.GPUMemory <= 0 || o.library.GPUMemory > 1 {
+		return cli.Usagef("--gpu-memory is %v, want more than 0 and at most 1", o.library.GPUMemory)
+	}
+	if err := runtime.CheckDevice(o.library.Device); err != nil {
+		return cli.Usagef("%v", err)
 	}
 	if err := o.sampling.Check(0); err != nil {
 		return cli.Usagef("%v", err)

@@ -17,7 +17,7 @@ struct Shape {
 struct Threaded : Session {
   explicit Threaded(int64_t threads) {
     OK(mlxshim_context_destroy(context));
-    auto params = cpu();
+    auto params = test_device();
     params.threads = threads;
     OK(mlxshim_context_create(&params, &context));
     OK(mlxshim_weights_create(context, &weights));

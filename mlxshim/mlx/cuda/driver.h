@@ -1,0 +1,38 @@
+// NVIDIA's driver and NVRTC, as far as we call them ourselves. Both are libraries that MLX has loaded before.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+namespace mlxcel {
+
+struct Driver {
+  CUresult (*error_name)(CUresult, const char**);
+  CUresult (*module_load)(CUmodule*, const void*);
+  CUresult (*module_function)(CUfunction*, CUmodule, const char*);
+  CUresult (*memory_info)(size_t*, size_t*);
+  CUresult (*current)(CUcontext*);
+  CUresult (*set_current)(CUcontext);
+  CUresult (*default_pool)(CUmemoryPool*, CUdevice);
+  CUresult (*set_pool)(CUmemoryPool, CUmemPool_attribute, void*);
+  CUresult (*allocate)(CUdeviceptr*, size_t, CUstream);
+  CUresult (*release)(CUdeviceptr, CUstream);
+  CUresult (*make_stream)(CUstream*, unsigned);
+  CUresult (*wait_for_stream)(CUstream);
+  CUresult (*copy_to_device)(CUdeviceptr, const void*, size_t, CUstream);
+  CUresult (*copy_to_host)(void*, CUdeviceptr, size_t, CUstream);
+  CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
+                     void**);
+};
+
+// Throws MLXSHIM_ERR_DEVICE where the driver lacks something.
+const Driver& driver();
+
+// Throws MLXSHIM_ERR_MEMORY where the device has no memory left, else MLXSHIM_ERR_DEVICE.
+void check_driver(CUresult result, const char* doing);
+
+// Machine code of the source for a compute capability.
+std::string compile_for_gpu(const char* source, int major, int minor);
+
+}  // namespace mlxcel

@@ -1,0 +1,82 @@
+// What the library does on a CUDA GPU without MLX: device memory of its own, copies to and from it, and kernels of its
+// own (kernels.cu) as ops of MLX's graph. In a library that is built without CUDA every function here throws.
+#pragma once
+
+#include <bit>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../convert.h"
+#include "../kv_write.h"
+
+namespace mlxcel {
+
+// Makes a device ready: its kernels are compiled, or taken from the cache that MLX_PTX_CACHE_DIR names. The calling
+// thread must have used the device through MLX, or do so first through this.
+void gpu_open(mx::Device device);
+
+struct GpuMemory {
+  int64_t free = 0, total = 0;            // of the device, for all its users
+  int64_t active = 0, peak = 0;  // taken by us beside MLX's own arrays
+};
+GpuMemory gpu_memory(mx::Device device);
+void gpu_reset_peak();
+// Gives back what is kept for reuse.
+void gpu_trim(mx::Device device);
+
+// A new array in device memory with any content.
+mx::array gpu_empty(mx::Shape shape, mx::Dtype dtype, mx::Stream stream);
+// Copies between host memory and the bytes of an evaluated, row-contiguous array, and waits for it.
+void gpu_upload(const mx::array& to, int64_t at, const void* from, int64_t bytes, mx::Stream stream);
+void gpu_download(void* to, const mx::array& from, int64_t bytes, mx::Stream stream);
+// Fills a row-contiguous array: floats in [-1/32, 1/32), integers with any bits; the same for the same seed.
+void gpu_fill(const mx::array& to, uint32_t seed, mx::Stream stream);
+
+// How many bytes of an evaluated array are not device memory.
+int64_t gpu_host_bytes(const mx::array& array);
+
+// Writes the rows of k and v into `caches` (keys and values of each span), as MLX evaluates the graph.
+void gpu_kv_write(std::vector<mx::array>& caches, const std::vector<KvSpan>& spans, const mx::array& k,
+                  const mx::array& v, mx::Stream stream);
+
+// How queries, keys and values come out of a joined product x [T, width] and go into attention.
+struct AttentionIn {
+  int q_at, k_at, v_at;  // where in a row of x they begin
+  int heads, kv_heads, dim;
+  float q_eps, k_eps;
+  int dims;  // of the rotation, as MLXSHIM_OP_ROPE
+  bool traditional;
+  float base, scale, mscale;
+};
+constexpr int kAttentionInDim = 256;  // the largest dim
+constexpr size_t kAttentionInSpans = 32;
+// Returns the queries [T, heads, dim] and writes keys and values to the caches, which become the new ones.
+mx::array gpu_attention_in(const AttentionIn& facts, const mx::array& x, const mx::array& positions,
+                           std::optional<mx::array> q_norm, std::optional<mx::array> k_norm,
+                           std::optional<mx::array> periods, std::vector<Cache*> caches, std::vector<KvSpan> spans,
+                           mx::Stream stream);
+
+struct GpuLaunch {
+  const char* kernel;
+  unsigned blocks_x, blocks_y, threads;
+  std::vector<int> arguments;  // after the inputs and the outputs; a float's bits by number_bits
+  // Whether the inputs' rows may be apart: then how many elements, for each input, stands before the other arguments.
+  // Else the inputs are made contiguous.
+  bool strided = false;
+};
+inline int number_bits(float value) { return std::bit_cast<int>(value); }
+
+// New arrays that a kernel of ours makes of the inputs. The kernel's arguments are pointers, ints and floats.
+std::vector<mx::array> gpu_calls(GpuLaunch launch, std::vector<mx::array> inputs, std::vector<mx::Shape> shapes,
+                                 std::vector<mx::Dtype> dtypes, mx::Stream stream);
+// The same for one array.
+mx::array gpu_call(GpuLaunch launch, std::vector<mx::array> inputs, mx::Shape shape, mx::Dtype dtype, mx::Stream stream);
+
+// Rows of x [rows, ..], whatever their type, by indices i32 of any shape.
+mx::array gpu_take(const mx::array& x, const mx::array& indices, mx::Stream stream);
+
+// A float type as the kernels know it.
+int gpu_dtype(mx::Dtype dtype);
+
+}  // namespace mlxcel

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Builds everything that the tests on a GPU need and packs it for a machine without network or compiler.
+# usage: tests/gpu/pack.sh [--list] OUT [MB]
+#   OUT/1 … OUT/N: MLX's CUDA build, the peer mlx-lm and the default model, at most MB (50) apiece
+#   OUT/list:      the programs, the library and the tests; --list packs only this again
+# There: bring all of it into one folder, a part after the other if need be, and run `bash FOLDER/list/run.sh LOGS`.
+# The machine brings the NVIDIA driver, NVIDIA's libraries as Python packages (nvidia-cublas, nvidia-cuda-nvrtc, and
+# nvidia-cudnn for the peer), Python 3.12 with numpy, and tar.
+set -euo pipefail
+only_list=; [ "${1:-}" = --list ] && { only_list=1; shift; }
+out=${1:?usage: pack.sh [--list] OUT [MB]}; size=${2:-50}
+mkdir -p "$out"; out=$(cd "$out" && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd); cd "$root"
+cache=${MLXCEL_CACHE:-$HOME/.cache/mlxcel}; gpu=$cache/gpu
+mlx=0.32.4; lm=0.32.2; runtime=13.0.96; crt=13.0.88
+stage=$(mktemp -d); trap 'rm -rf "$stage"' EXIT
+
+if [ ! -e "$gpu/.whole-$mlx-$runtime" ]; then
+  rm -rf "$gpu"; mkdir -p "$gpu/wheels" "$gpu/peer"
+  pip download -q --no-deps -d "$gpu/wheels" "mlx-cuda-13==$mlx" "nvidia-cuda-runtime==$runtime" "nvidia-cuda-crt==$crt"
+  for wheel in "$gpu"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$gpu/unpacked"; done
+  pip download -q --no-deps -d "$gpu/peer" --only-binary=:all: --python-version 3.12 --implementation cp --platform manylinux_2_35_x86_64 "mlx==$mlx"
+  pip download -q --no-deps -d "$gpu/peer" "mlx-lm==$lm"
+  touch "$gpu/.whole-$mlx-$runtime"
+fi
+
+# The library, its tests and the stand-ins for what it does not need of NVIDIA's.
+cmake -S mlxshim -B "$gpu/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMLXSHIM_CUDA=ON -DMLX_ROOT="$gpu/unpacked/mlx" \
+  -DCUDA_INCLUDE="$gpu/unpacked/nvidia/cu13/include" > "$gpu/cmake.log"
+ninja -C "$gpu/build" > "$gpu/build.log" || { tail -40 "$gpu/build.log"; exit 1; }
+go run ./dist build
+mkdir -p "$out/list" "$stage"/{lib/cuda13/nvidia/cu13,tests,go}
+cp "$gpu/build/libmlxshim.so" "$stage/lib/cuda13/"
+cp -r bin/lib/native "$stage/lib/"
+cp -r "$gpu/unpacked/nvidia/cu13/include" "$stage/lib/cuda13/nvidia/cu13/"
+cp -r "$gpu/build/absent" "$stage/"
+cp "$gpu"/build/tests/*_test "$stage/tests/"
+cp bin/mlxcel "$stage/"
+strip --strip-unneeded "$stage"/lib/*/*.so "$stage"/tests/* "$stage/mlxcel"
+${CC:-cc} -O2 -shared -fPIC -o "$stage/nvrtc_count.so" tests/gpu/nvrtc_count.c -Wl,--version-script=tests/gpu/nvrtc_count.map -Wl,-soname,libnvrtc.so.13 -ldl
+for package in runtime/engine loader; do
+  CGO_ENABLED=0 go test -c -trimpath -ldflags="-s -w" -o "$stage/go/$(basename $package).test" ./$package
+done
+mkdir "$stage/src"
+git ls-files -z go.mod tests/goldens runtime/engine loader | xargs -0 cp --parents -t "$stage/src"
+tar -C "$stage" -cf - . | zstd -q -9 -T0 -f -o "$out/list/list.tar.zst"
+cp tests/gpu/run.sh tests/gpu/*.py "$out/list/"; cp "$(command -v zstd)" "$out/list/zstd"
+git describe --always --dirty > "$out/list/commit"
+[ -z "$only_list" ] || exit 0
+
+# The parts: one stream, cut.
+mkdir -p "$stage/parts/mlx/lib" "$stage/parts/models"
+cp "$gpu/unpacked/mlx/lib/libmlx.so" "$stage/parts/mlx/lib/"; strip --strip-unneeded "$stage/parts/mlx/lib/libmlx.so"
+cp -r "$gpu/unpacked/mlx/include" "$stage/parts/mlx/"
+cp -r "$gpu"/unpacked/mlx_cuda_13.libs "$gpu/peer" "$stage/parts/"
+cp -L "$cache"/models/*.gguf "$stage/parts/models/"
+rm -rf "$out"/[0-9]*
+tar -C "$stage/parts" -cf - . | zstd -q -12 -T0 | split -b "${size}M" - "$stage/part."
+n=0; for part in "$stage"/part.*; do n=$((n + 1)); mkdir "$out/$n"; mv "$part" "$out/$n/"; done
+du -sh "$out"/*
