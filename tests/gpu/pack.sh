@@ -24,7 +24,23 @@ if [ ! -e "$gpu/.whole-$mlx-$runtime" ]; then
   touch "$gpu/.whole-$mlx-$runtime"
 fi
 
-# The library, its tests and the stand-ins for what it does not need of NVIDIA's.
+# In place of what a language model does not need of NVIDIA's: libraries that end the process when they are called.
+trap_library() {
+  local file=$1 prefix=$2 version=$3
+  {
+    printf '#include <stdio.h>\n#include <stdlib.h>\n'
+    nm -D --undefined-only "$gpu/unpacked/mlx/lib/libmlx.so" | sed -nE "s/^ +U ($prefix[A-Za-z_]+).*/void \\1(void) { fputs(\"\\1 was called\\\\n\", stderr); abort(); }/p"
+  } > "$gpu/traps/$file.c"
+  printf '%s { global: *; };' "$version" > "$gpu/traps/$file.map"
+  ${CC:-cc} -shared -fPIC -Os -s -o "$gpu/traps/$file" "$gpu/traps/$file.c" -Wl,-soname,"$file" ${version:+-Wl,--version-script="$gpu/traps/$file.map"}
+}
+mkdir -p "$gpu/traps"
+trap_library libcudnn.so.9 cudnn libcudnn.so.9
+trap_library libcufft.so.12 cufft libcufft.so.12
+trap_library libcusolver.so.12 cusolver libcusolver.so.12
+trap_library libnccl.so.2 nccl ''
+
+# The library and its tests.
 cmake -S mlxshim -B "$gpu/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMLXSHIM_CUDA=ON -DMLX_ROOT="$gpu/unpacked/mlx" \
   -DCUDA_INCLUDE="$gpu/unpacked/nvidia/cu13/include" > "$gpu/cmake.log"
 ninja -C "$gpu/build" > "$gpu/build.log" || { tail -40 "$gpu/build.log"; exit 1; }
@@ -33,7 +49,7 @@ mkdir -p "$out/list" "$stage"/{lib/cuda13/nvidia/cu13,tests,go}
 cp "$gpu/build/libmlxshim.so" "$stage/lib/cuda13/"
 cp -r bin/lib/native "$stage/lib/"
 cp -r "$gpu/unpacked/nvidia/cu13/include" "$stage/lib/cuda13/nvidia/cu13/"
-cp -r "$gpu/build/absent" "$stage/"
+mkdir "$stage/traps"; cp "$gpu"/traps/*.so.* "$stage/traps/"; rm -f "$stage"/traps/*.c "$stage"/traps/*.map
 cp "$gpu"/build/tests/*_test "$stage/tests/"
 cp bin/mlxcel "$stage/"
 strip --strip-unneeded "$stage"/lib/*/*.so "$stage"/tests/* "$stage/mlxcel"

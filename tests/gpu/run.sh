@@ -22,7 +22,7 @@ ln -f mlx/lib/libmlx.so "$bundle/mlx/lib/libmlx.so"; ln -sfn "$here/mlx_cuda_13.
 for name in libcublasLt.so.13 libnvrtc-builtins.so.13.0; do ln -sf "$(find "$nvidia" -name $name | head -1)" "$bundle/nvidia/cu13/lib/"; done
 ln -sf "$(find "$nvidia" -name libnvrtc.so.13 | head -1)" "$bundle/nvidia/cu13/lib/libnvrtc-real.so"
 cp nvrtc_count.so "$bundle/nvidia/cu13/lib/libnvrtc.so.13"
-cp absent/* "$bundle/nvidia/cu13/lib/"  # end the process when MLX calls cuDNN, cuFFT, cuSOLVER or NCCL
+cp traps/* "$bundle/nvidia/cu13/lib/"  # end the process when MLX calls cuDNN, cuFFT, cuSOLVER or NCCL
 export HOME=$here/home MLXCEL_NVRTC_LOG=$here/nvrtc.log MLXCEL_BUNDLE=$here/lib MLXCEL_TEST_STRICT=1 MLXCEL_CACHE=$here
 mkdir -p "$HOME"; : > "$MLXCEL_NVRTC_LOG"
 
