@@ -106,14 +106,14 @@ print(f"      {r['weight_bytes']/1e9:.2f} GB loaded in {r['load_s']:.2f} s, {r['
 sys.exit(not (r['load_bytes_per_s']>1e9 and r['process_peak_bytes']<1.5e9 and r['host_weight_bytes']==0))
 P
   check refuses_too_large 60 "does not fit into the GPU's memory: it needs .* GB for weights" ./mlxcel bench --device cuda --random 8b --bits 16 --gpu-memory 0.05; show refuses_too_large 2
-  check two_at_once 90 "median.*median" bash -c './mlxcel bench --device cuda --random 4b --rounds 3 --context 4096 > a & ./mlxcel bench --device cuda --random 0.6b --rounds 3 --context 4096 > b; wait %1 && echo $(cat a b)'
+  check two_at_once 90 "median.*median" bash -c './mlxcel bench --device cuda --random 4b --rounds 3 > a & ./mlxcel bench --device cuda --random 0.6b --rounds 3 > b; wait %1 && echo $(cat a b)'
 fi
 
 if wanted bench; then
-  title "Speed: mlxcel bench --random SHAPE --bits BITS --prompt 2048 -n 128 --context 4096 --rounds 5"
+  title "Speed: mlxcel bench --random SHAPE --bits BITS --prompt 2048 -n 128 --rounds 5"
   : > "$MLXCEL_NVRTC_LOG"
   for shape in 0.6b 4b 8b 30b-a3b; do for bits in 4 8 16; do
-    check "bench_${shape}_$bits" 60 median ./mlxcel bench --device cuda --random $shape --bits $bits --prompt 2048 -n 128 --context 4096 --rounds 5
+    check "bench_${shape}_$bits" 60 median ./mlxcel bench --device cuda --random $shape --bits $bits --prompt 2048 -n 128 --rounds 5
     grep -E "^(load|first|median|memory)" "$logs/bench_${shape}_$bits.log" | sed 's/^/      /'
   done; done
   echo "      $(compiled) compilations: $(tr '\n' ';' < "$MLXCEL_NVRTC_LOG")"
