@@ -154,7 +154,7 @@ type tarArchive struct {
 }
 
 func newTar(w io.Writer) (archiver, error) {
-	packed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
+	packed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return nil, err
 	}

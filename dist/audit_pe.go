@@ -188,7 +188,7 @@ func (a *audit) checkVariant(variant string, images map[string]*peImage, used ma
 				case slices.Contains(driverLibraries, dll):
 					a.note("    %-11s %s, of the NVIDIA driver", list.kind, dll)
 				case list.kind == "when called" && a.refused(dll):
-					a.note("    %-11s %s, left out: what calls it is refused", list.kind, dll)
+					a.note("    %-11s %s, left out: nothing that a model records calls it", list.kind, dll)
 				default:
 					a.problem("%s needs %s, which is neither in the bundle nor a part of Windows", name, dll)
 				}
@@ -211,7 +211,7 @@ func (a *audit) checkVariant(variant string, images map[string]*peImage, used ma
 	}
 }
 
-// leftOutWindows are what the slim bundle lacks: the shim refuses the operations that would call them.
+// leftOutWindows are what the slim bundle lacks: none of the operations that a model can record calls them.
 var leftOutWindows = []string{"cudnn64_9.dll", "cufft64_12.dll", "cusolver64_12.dll"}
 
 func (a *audit) refused(dll string) bool {
