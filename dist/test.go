@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mlxcel/tests/testenv"
 )
 
 // A part is one independent part of the test run.
@@ -195,24 +197,41 @@ func (p *project) testBundle(ctx context.Context, f flavor) error {
 			return errors.New("the same input gave another archive")
 		}
 	}
-	if f.windows() {
-		return nil // tests/wine runs what is the same, from a folder
-	}
 	dir, err := unpackArchive(archive, filepath.Join(out, "unpacked folder, with spaces"))
 	if err != nil {
 		return err
 	}
 	for _, backend := range []string{"native", "mlx"} {
-		cmd := process(ctx, out, filepath.Join(dir, "mlxcel"), "generate", "--device", "cpu", "--backend", backend, "-n", "8",
-			"-m", filepath.Join(p.cache, "models", p.lock.Model.Member), "-p", "What is the capital of France?")
-		cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "MLXCEL_") })
-		output, err := capture(cmd)
-		if err == nil && !strings.Contains(output, "Paris") {
-			err = errors.New("it does not know the capital of France")
+		if err := p.askUnpacked(ctx, f, dir, backend); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// askUnpacked runs the program of an unpacked archive, under Wine if that is for
+// Windows and this is not.
+func (p *project) askUnpacked(ctx context.Context, f flavor, dir, backend string) error {
+	model := filepath.Join(p.cache, "models", p.lock.Model.Member)
+	args := []string{"generate", "--device", "cpu", "--backend", backend, "-n", "8", "-p", "What is the capital of France?", "-m"}
+	cmd := process(ctx, p.temporary(), filepath.Join(dir, "mlxcel"+exe()), append(args, model)...)
+	cmd.Env = os.Environ()
+	if f.target != hostTarget() {
+		program, err := wine()
 		if err != nil {
-			return p.failure(cmd, output, "running the unpacked "+f.String(), err)
+			return err
 		}
+		args = append([]string{filepath.Join(dir, "mlxcel.exe")}, args...)
+		cmd = process(ctx, p.temporary(), program, append(args, "Z:"+strings.ReplaceAll(model, "/", `\`))...)
+		cmd.Env = testenv.WineEnvironment(testenv.WinePrefix())
+	}
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "MLXCEL_") })
+	output, err := capture(cmd)
+	if err == nil && !strings.Contains(output, "Paris") {
+		err = errors.New("it does not know the capital of France")
+	}
+	if err != nil {
+		return p.failure(cmd, output, "running the unpacked "+f.String(), err)
 	}
 	return nil
 }
