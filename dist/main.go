@@ -38,6 +38,7 @@ var commands = []command{
 	{"build", "build the library, the bundle and the programs into bin/", build},
 	{"bundle", "build an archive to unpack and run elsewhere: --target, --variant", bundleCommand},
 	{"audit", "check an archive, or an unpacked one: libraries, headers, licences, manifest", auditCommand},
+	{"packages", "describe the archives in out/ for scoop and winget (--url, --home)", packagesCommand},
 	{"lock", "fetch pinned versions again and renew sizes and hashes in dist/lock.json (--only PACKAGE)", renewLock},
 	{"clean", "remove bin/ and this checkout's build folder (--all: the whole cache, too)", clean},
 }
