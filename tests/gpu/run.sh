@@ -90,7 +90,7 @@ fi
 if wanted goldens; then
   title "What mlx-lm computes: greedy tokens and logits of all goldens, in f32 and in the models' own types"
   : > "$MLXCEL_NVRTC_LOG"
-  check engine 200 "^PASS" bash -c "cd src/runtime/engine && MLXCEL_TEST_DEVICE=cuda '$here/go/engine.test' -test.v -test.run '${ENGINE_TESTS:-.}'"
+  check engine 200 "^PASS" bash -c "cd src/runtime/engine && MLXCEL_TEST_DEVICE=cuda '$here/go/engine.test' -test.v -test.run '${ENGINE_TESTS:-Tiny|SmolLM2|OnGPU|ForGPU}'"
   grep -cE "^ *--- PASS" "$logs/engine.log" | sed 's/^/      passed: /'; grep -E "^ *--- (FAIL|SKIP)|Error:|panic" "$logs/engine.log" | head -30
   echo "      $(compiled) compilations: $(tr '\n' ';' < "$MLXCEL_NVRTC_LOG")"
 fi

@@ -73,7 +73,7 @@ std::string machine_code(int major, int minor) {
   char name[80];
   std::snprintf(name, sizeof name, "mlxcel-%016llx-sm%d%d.cubin", static_cast<unsigned long long>(hash(kSource)), major,
                 minor);
-  auto path = std::filesystem::u8path(folder) / name;
+  auto path = std::filesystem::path(reinterpret_cast<const char8_t*>(folder)) / name;
   std::string code = read_cache(path);
   if (code.empty()) {
     code = compile_for_gpu(kSource, major, minor);
