@@ -29,6 +29,7 @@ type Driver struct {
 	CUDA    int    // the newest CUDA that it serves, 13010 for 13.1; 0: unknown
 	GPUs    []GPU  // in the order of their numbers, without those that CUDA_VISIBLE_DEVICES hides
 	Problem string // why there is no GPU to use, a sentence without its end; "" if there is one
+	Code    Code   // the kind of Problem
 }
 
 // CUDAVersion is the CUDA version as people write it.
@@ -41,7 +42,7 @@ func formatCUDA(version int) string { return fmt.Sprintf("%d.%d", version/1000, 
 func Probe() Driver {
 	var d Driver
 	if err := d.ask(); err != nil {
-		d.Problem = err.Error()
+		d.Problem, d.Code = err.Error(), codeOr(err, DriverBroken)
 	}
 	return d
 }
@@ -142,9 +143,9 @@ func explainInit(err error) error {
 	switch e.code {
 	case errorNoDevice:
 		if limited {
-			return fmt.Errorf("CUDA_VISIBLE_DEVICES is %q, which leaves no GPU: unset it, or name one", visible)
+			return problem{GPUHidden, fmt.Errorf("CUDA_VISIBLE_DEVICES is %q, which leaves no GPU: unset it, or name one", visible)}
 		}
-		return errors.New("the NVIDIA driver finds no GPU: it may be switched off, in use by a virtual machine, or not passed to this container")
+		return problem{GPUNone, errors.New("the NVIDIA driver finds no GPU: it may be switched off, in use by a virtual machine, or not passed to this container")}
 	case 34:
 		return errors.New("the NVIDIA driver is a stub for building programs: install the real one")
 	case 803, 804:
@@ -158,27 +159,27 @@ func explainInit(err error) error {
 // pick returns the GPU that the option device names ("auto", "cuda", "cuda:N", a UUID or its beginning) for a variant.
 func (d Driver) pick(v variant, device string) (GPU, error) {
 	if d.Problem != "" {
-		return GPU{}, errors.New(d.Problem)
+		return GPU{}, problem{d.Code, errors.New(d.Problem)}
 	}
 	if d.CUDA < v.cuda {
-		return GPU{}, fmt.Errorf("the NVIDIA driver serves CUDA up to %s, and the libraries are for CUDA %s: install driver %s or newer",
-			d.CUDAVersion(), formatCUDA(v.cuda), v.driver)
+		return GPU{}, problem{DriverOld, fmt.Errorf("the NVIDIA driver serves CUDA up to %s, and the libraries are for CUDA %s: install driver %s or newer",
+			d.CUDAVersion(), formatCUDA(v.cuda), v.driver)}
 	}
-	var problem error
+	var unfit error
 	for _, g := range d.GPUs {
 		if !g.named(device) {
 			continue
 		}
 		if err := g.supported(runtime.GOOS); err != nil {
-			problem = err
+			unfit = err
 			continue
 		}
 		return g, nil
 	}
-	if problem == nil {
-		problem = fmt.Errorf("there is no GPU %s, only %s", device, d.list())
+	if unfit == nil {
+		unfit = problem{GPUUnknown, fmt.Errorf("there is no GPU %s, only %s", device, d.list())}
 	}
-	return GPU{}, problem
+	return GPU{}, unfit
 }
 
 func (d Driver) list() string {
@@ -201,13 +202,16 @@ func (g GPU) named(device string) bool {
 
 func isUUID(device string) bool { return len(device) > 4 && strings.EqualFold(device[:4], "GPU-") }
 
+// Supported reports, as an error, a GPU that MLX's builds for this system have no code for.
+func (g GPU) Supported() error { return g.supported(runtime.GOOS) }
+
 // supported says whether MLX's builds have code for the GPU.
 func (g GPU) supported(goos string) error {
 	switch {
 	case g.Major < 7 || g.Major == 7 && g.Minor < 5:
-		return fmt.Errorf("the GPU %s has compute capability %s, and 7.5 or more is needed (GeForce RTX 20, GTX 16 and newer)", g.Name, g.Capability())
+		return problem{GPUUnsupported, fmt.Errorf("the GPU %s has compute capability %s, and 7.5 or more is needed (GeForce RTX 20, GTX 16 and newer)", g.Name, g.Capability())}
 	case goos == "windows" && (g.Major == 9 || g.Major == 10):
-		return fmt.Errorf("MLX's Windows build has no code for the GPU %s, whose compute capability is %s", g.Name, g.Capability())
+		return problem{GPUUnsupported, fmt.Errorf("MLX's Windows build has no code for the GPU %s, whose compute capability is %s: use Linux or WSL2 there", g.Name, g.Capability())}
 	}
 	return nil
 }

@@ -34,5 +34,5 @@ func TestPick(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 	require.NoError(t, GPU{Major: 9}.supported("linux"))
-	require.EqualError(t, GPU{Name: "H100", Major: 9}.supported("windows"), "MLX's Windows build has no code for the GPU H100, whose compute capability is 9.0")
+	require.EqualError(t, GPU{Name: "H100", Major: 9}.supported("windows"), "MLX's Windows build has no code for the GPU H100, whose compute capability is 9.0: use Linux or WSL2 there")
 }

@@ -14,6 +14,7 @@ type Attempt struct {
 // An OpenError says why no backend library is open. It unwraps to its cause, which
 // is bindings.ErrVersion for libraries of different releases.
 type OpenError struct {
+	Code     Code      // the kind of problem
 	Problem  string    // one sentence with the file and the system's words
 	Remedy   string    // what to do about it
 	Attempts []Attempt // everything tried, in order
@@ -33,6 +34,7 @@ type search struct {
 	attempts []Attempt
 	driver   *Driver // asked once, where a variant wants a GPU
 	noGPU    string  // why a variant for GPUs that is there is not used
+	skipped  []*OpenError
 }
 
 func (s *search) note(path, format string, args ...any) {
@@ -43,7 +45,11 @@ func (s *search) note(path, format string, args ...any) {
 func (s *search) fail(path string, cause error, format string, args ...any) error {
 	problem := fmt.Sprintf(format, args...)
 	s.note(path, "%s", problem)
-	return &OpenError{Problem: problem, Remedy: remedy, Attempts: s.attempts, Err: cause}
+	code, help := codeOf(cause), remedy
+	if code == FolderName {
+		help = "move mlxcel to a folder with a plain name, or use --device cpu"
+	}
+	return &OpenError{Code: code, Problem: problem, Remedy: help, Attempts: s.attempts, Err: cause}
 }
 
 // notFound makes the error for a search that found no file to open.
@@ -53,6 +59,7 @@ func (s *search) notFound() error {
 		tried = append(tried, fmt.Sprintf("%s (%s)", a.Path, a.Result))
 	}
 	return &OpenError{
+		Code:     BundleMissing,
 		Problem:  "no backend library found: tried " + strings.Join(tried, ", "),
 		Remedy:   remedy,
 		Attempts: s.attempts,

@@ -3,6 +3,8 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"unsafe"
@@ -31,6 +33,8 @@ type Loaded struct {
 	GPU    GPU             // which one, with DeviceCUDA
 	// NoGPU says why the CPU is used although the bundle has libraries for GPUs, a sentence without its end; else "".
 	NoGPU string
+	// Skipped are the variants that would have been taken first and are there, but cannot be used.
+	Skipped []*OpenError
 	// JITCache is the folder of the kernels that are compiled for the GPU on this machine.
 	JITCache string
 }
@@ -75,8 +79,11 @@ func Open(o Options) (*Loaded, error) {
 		if failure == nil {
 			failure = err
 		}
-		if open := (*OpenError)(nil); v.device == "cuda" && s.noGPU == "" && errors.As(err, &open) {
-			s.noGPU = open.Problem
+		if open := (*OpenError)(nil); errors.As(err, &open) {
+			s.skipped = append(s.skipped, open)
+			if v.device == "cuda" && s.noGPU == "" {
+				s.noGPU = open.Problem
+			}
 		}
 	}
 	if failure == nil {
@@ -93,7 +100,7 @@ func (s *search) openFor(v variant, dir, device string) (*Loaded, error) {
 			return nil, err
 		}
 		again := *loaded
-		again.NoGPU = s.noGPU
+		again.NoGPU, again.Skipped = s.noGPU, s.skipped
 		return &again, nil
 	}
 	if s.driver == nil {
@@ -103,7 +110,13 @@ func (s *search) openFor(v variant, dir, device string) (*Loaded, error) {
 	gpu, err := s.driver.pick(v, device)
 	if err != nil {
 		s.note(dir, "%v", err)
-		return nil, &OpenError{Problem: err.Error(), Remedy: "--device cpu computes without a GPU", Attempts: s.attempts}
+		return nil, &OpenError{
+			Code: codeOr(err, DriverBroken), Problem: err.Error(), Remedy: "--device cpu computes without a GPU", Attempts: s.attempts,
+		}
+	}
+	if dir, err = asciiPath(dir); err != nil {
+		return nil, s.fail(dir, problem{FolderName, err},
+			"kernels for the GPU cannot be compiled in %s, as its name is not plain ASCII and %v", dir, err)
 	}
 	loaded, err := s.openVariant(v, dir, gpu)
 	if err != nil {
@@ -159,6 +172,9 @@ func (s *search) open(v variant, dir, jitCache string) (*bindings.Library, error
 	if err := s.checkImages(dir); err != nil {
 		return nil, err
 	}
+	if err := s.checkShared(v, dir); err != nil {
+		return nil, err
+	}
 	want := ""
 	if v.needsMLX() {
 		var err error
@@ -177,7 +193,7 @@ func (s *search) open(v variant, dir, jitCache string) (*bindings.Library, error
 	}
 	handle, err := openPrivate(path)
 	if err != nil {
-		return nil, s.fail(path, err, "the library %s cannot be opened: %v", path, err)
+		return nil, s.fail(path, problem{LoadRefused, err}, "the library %s cannot be opened: %v", path, err)
 	}
 	library, err := bindings.New(func(name string) (uintptr, error) { return symbol(handle, name) })
 	if err != nil {
@@ -196,11 +212,11 @@ func (s *search) openMLX(v variant, path, shim, want, jitCache string) error {
 	mlx, err := openShared(path)
 	if err != nil {
 		delete(process.dirs, v.backend) // nothing was loaded
-		return s.fail(path, err, "the library %s cannot be opened: %v", path, err)
+		return s.fail(path, problem{LoadRefused, err}, "the library %s cannot be opened: %v", path, err)
 	}
 	have, err := mlxVersion(mlx)
 	if err != nil {
-		return s.fail(path, err, "%s is not an MLX that mlxcel knows: %v", path, err)
+		return s.fail(path, problem{WrongVersion, err}, "%s is not an MLX that mlxcel knows: %v", path, err)
 	}
 	if have != want {
 		return s.fail(path, bindings.ErrVersion, "%s was built for MLX %s, but %s is MLX %s", shim, want, path, have)
@@ -209,13 +225,32 @@ func (s *search) openMLX(v variant, path, shim, want, jitCache string) error {
 	return nil
 }
 
-// checkGPUFiles checks that what is only opened when it is needed is there.
+// checkGPUFiles checks that what is only opened when it is needed is there. An empty folder that MLX wants is made, as
+// programs that unzip like to leave it out.
 func (s *search) checkGPUFiles(dir string) error {
+	if emptyFolder != "" {
+		path := filepath.Join(dir, emptyFolder)
+		switch _, err := os.Stat(path); {
+		case err == nil:
+		case os.MkdirAll(path, 0o755) == nil:
+			s.note(path, "made again: MLX wants this empty folder")
+		default:
+			return s.fail(path, fs.ErrNotExist, "the empty folder %s is missing and cannot be made, and MLX ends without it", path)
+		}
+	}
 	for _, name := range gpuFiles {
 		path := filepath.Join(dir, name)
 		found, err := filepath.Glob(path)
 		if err != nil || len(found) == 0 {
-			return s.fail(path, nil, "the bundle lacks %s, which computing on a GPU needs", path)
+			return s.fail(path, fs.ErrNotExist, "the bundle lacks %s, which computing on a GPU needs", path)
+		}
+		for _, file := range found {
+			if !isLibrary(filepath.Base(file)) {
+				continue
+			}
+			if err := s.checkImage(file); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

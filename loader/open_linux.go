@@ -35,6 +35,15 @@ var gpuFiles = []string{
 	"mlx/include/cccl",
 }
 
+// emptyFolder is a folder that MLX wants, from the variant's folder.
+const emptyFolder = ""
+
+// checkShared has nothing to check: the folder of a variant holds all that it needs.
+func (s *search) checkShared(variant, string) error { return nil }
+
+// asciiPath returns another name for a folder that kernels can be compiled in; here all can.
+func asciiPath(dir string) (string, error) { return dir, nil }
+
 // prepareProcess has nothing to do: the run paths of the libraries suffice.
 func prepareProcess(string) error { return nil }
 
@@ -42,7 +51,7 @@ func prepareProcess(string) error { return nil }
 func openDriver() (uintptr, error) {
 	library, err := purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return 0, fmt.Errorf("there is no NVIDIA driver on this system (%w)", err)
+		return 0, problem{DriverMissing, fmt.Errorf("there is no NVIDIA driver on this system (%w)", err)}
 	}
 	return library, nil
 }

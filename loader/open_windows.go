@@ -2,11 +2,13 @@ package loader
 
 import (
 	"debug/pe"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -25,15 +27,75 @@ const mlxVersionSymbol = "?version@core@mlx@@YAPEBDXZ"
 
 func isLibrary(name string) bool { return strings.EqualFold(filepath.Ext(name), ".dll") }
 
-// gpuFiles are what the libraries for GPUs open by name, or only when they need it, from the variant's folder. MLX's
-// hook ends the process where the folder of cuDNN is missing, even if nothing of it is used.
+// gpuFiles are what the libraries for GPUs open by name, or only when they need it, from the variant's folder.
 var gpuFiles = []string{
 	`..\nvidia\cuda_nvrtc\bin\nvrtc64_130_0.dll`,
 	`..\nvidia\cuda_nvrtc\bin\nvrtc-builtins64_*.dll`,
 	`..\nvidia\cublas\bin\cublasLt64_13.dll`,
-	`..\nvidia\cudnn\bin`,
 	`..\nvidia\cu13\include\cuda_fp16.h`,
 	`include\cccl`,
+}
+
+// emptyFolder is a folder that MLX wants, from the variant's folder: MLX's hook ends the process where the folder of cuDNN
+// is missing, even if nothing of it is used.
+const emptyFolder = `..\nvidia\cudnn\bin`
+
+// What libraries of several variants are linked to: Microsoft's C++ runtime, which the system may have too, and what MLX
+// multiplies with on the CPU.
+var (
+	runtimeFiles = []string{"msvcp140.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
+	mlxFiles     = []string{"libopenblas.dll"}
+)
+
+// checkShared checks what lies in the folder common: the system does not say which library it misses.
+func (s *search) checkShared(v variant, dir string) error {
+	common := filepath.Join(filepath.Dir(dir), "common")
+	system, err := windows.GetSystemDirectory()
+	if err != nil {
+		return err
+	}
+	names := runtimeFiles
+	if v.needsMLX() {
+		names = append(slices.Clone(names), mlxFiles...)
+	}
+	for _, name := range names {
+		path := filepath.Join(common, name)
+		_, err := os.Stat(path)
+		if err == nil {
+			if err := s.checkImage(path); err != nil {
+				return err
+			}
+			continue
+		}
+		inSystem := func() bool { _, err := os.Stat(filepath.Join(system, name)); return err == nil }
+		if slices.Contains(runtimeFiles, name) && inSystem() {
+			continue
+		}
+		return s.fail(path, err, "the library %s is missing", path)
+	}
+	return nil
+}
+
+// asciiPath returns another name for a folder that kernels can be compiled in: the compiler takes names in the code page
+// of the system, which has few letters beyond ASCII.
+func asciiPath(dir string) (string, error) {
+	isASCII := func(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }
+	if isASCII(dir) {
+		return dir, nil
+	}
+	long, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return dir, err
+	}
+	short := make([]uint16, windows.MAX_LONG_PATH)
+	n, err := windows.GetShortPathName(long, &short[0], uint32(len(short)))
+	if err != nil {
+		return dir, err
+	}
+	if name := windows.UTF16ToString(short[:n]); isASCII(name) {
+		return name, nil
+	}
+	return dir, errors.New("the disk keeps no short names")
 }
 
 // prepareProcess takes the working folder and PATH out of where libraries are
@@ -67,10 +129,10 @@ func prepareProcess(dir string) error {
 func openDriver() (uintptr, error) {
 	library, err := windows.LoadLibraryEx("nvcuda.dll", 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32)
 	if err != nil {
-		return 0, fmt.Errorf("there is no NVIDIA driver on this system (nvcuda.dll: %w)", err)
+		return 0, problem{DriverMissing, fmt.Errorf("there is no NVIDIA driver on this system (nvcuda.dll: %w)", err)}
 	}
 	if _, err := windows.LoadLibraryEx("nvcudart_hybrid64.dll", 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32); err != nil {
-		return 0, fmt.Errorf("the NVIDIA driver lacks nvcudart_hybrid64.dll, without which CUDA 13 finds no GPU: install driver 580 or newer")
+		return 0, problem{DriverPartial, errors.New("the NVIDIA driver lacks nvcudart_hybrid64.dll, without which CUDA 13 finds no GPU: install driver 580 or newer")}
 	}
 	return uintptr(library), nil
 }

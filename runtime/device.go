@@ -14,12 +14,25 @@ type (
 	Stats       = engine.Stats         // what [Model.Stats] tells
 	Memory      = bindings.Memory      // what [Model.Memory] tells
 	LibraryInfo = bindings.Info        // what a library says about itself
+	DeviceName  = bindings.DeviceName  // a device in it
 	DeviceFacts = bindings.DeviceFacts // what [Runtime.Device] tells
 	OpenError   = loader.OpenError     // why [Open] failed: what was tried, and a remedy
 	Attempt     = loader.Attempt       // a path that Open looked at
 	Driver      = loader.Driver        // what [ProbeDriver] tells
 	GPU         = loader.GPU           // one that the driver lists
+	Code        = loader.Code          // a kind of problem, to look it up
+
+	ExplainedCode = loader.ExplainedCode // a Code with what it means and what helps
 )
+
+// DeviceCPU is the Device of a processor.
+const DeviceCPU = bindings.DeviceCPU
+
+// DriverMissing is the code of a machine without an NVIDIA driver.
+const DriverMissing = loader.DriverMissing
+
+// Codes explains the codes.
+var Codes = loader.Codes
 
 // ProbeDriver asks the NVIDIA driver of this machine for its GPUs. It opens no library of the bundle.
 func ProbeDriver() Driver { return loader.Probe() }

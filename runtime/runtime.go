@@ -74,6 +74,8 @@ type Library struct {
 	GPU GPU // the one that models run on; the zero GPU on the CPU
 	// NoGPU says why the CPU is used although the bundle has libraries for GPUs, a sentence without its end; else "".
 	NoGPU string
+	// Skipped are libraries that would have been taken first and are there, but cannot be used.
+	Skipped []*OpenError
 	// JITCache is the folder of the kernels that are compiled for the GPU on this machine; "" on the CPU.
 	JITCache string
 }
@@ -82,7 +84,7 @@ type Library struct {
 func (r *Runtime) Library() Library { return describe(r.loaded) }
 
 func describe(l *loader.Loaded) Library {
-	return Library{l.Path, l.Variant, l.Library.Info(), l.GPU, l.NoGPU, l.JITCache}
+	return Library{l.Path, l.Variant, l.Library.Info(), l.GPU, l.NoGPU, l.Skipped, l.JITCache}
 }
 
 // contextParams say which device of a library to open.

@@ -12,6 +12,7 @@ import (
 // app is what the commands share. Its functions are those of package runtime, or a test's.
 type app struct {
 	open         func(runtime.Options) (engine, error)
+	probeDriver  func() runtime.Driver
 	inspectModel func(path string) (*runtime.Inspection, error)
 	defaultModel func() (string, error)
 	lines        func(cli.Streams) lineReader
@@ -48,6 +49,7 @@ func newApp() *app {
 			}
 			return realEngine{r}, nil
 		},
+		probeDriver:  runtime.ProbeDriver,
 		inspectModel: runtime.Inspect,
 		defaultModel: runtime.DefaultModel,
 		lines:        newLineReader,
@@ -114,6 +116,10 @@ func (a *app) program() *cli.Program {
 			{
 				Name: "doctor", Short: "check that everything needed is there, and say what to do if not",
 				Usage: "[flags]", Long: doctorHelp, Flags: a.doctor,
+			},
+			{
+				Name: "selftest", Short: "check what this machine computes and how fast, and write a report",
+				Usage: "[flags]", Long: selftestHelp, Example: selftestExample, Flags: a.selftest,
 			},
 			serve.Command("serve", nil),
 		},

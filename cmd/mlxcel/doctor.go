@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -18,23 +20,30 @@ import (
 
 const doctorHelp = `
 Prints what a report of a problem should hold. The exit code is 1 if the library
-cannot be opened.`
+cannot be opened. What is wrong has a code in brackets; --codes explains them all.`
 
 type doctorOptions struct {
 	libraryOptions
 	models.Flags
+	codes bool
 }
 
 func (a *app) doctor(f *pflag.FlagSet) cli.Run {
 	var o doctorOptions
 	o.Flags.Define(f)
 	o.libraryOptions.define(f)
+	f.BoolVar(&o.codes, "codes", false, "print what each code means and what helps, and look at nothing")
 	return func(_ context.Context, _ []string, s cli.Streams) error {
 		if err := o.libraryOptions.check(); err != nil {
 			return cli.Usagef("%v", err)
 		}
+		if o.codes {
+			_, err := io.WriteString(s.Out, explainCodes())
+			return err
+		}
 		e := &examination{}
 		e.machine()
+		e.driver(a.probeDriver())
 		err := e.library(a, o.Options)
 		e.model(a, &o.Flags)
 		if _, err := s.Out.Write(e.text()); err != nil {
@@ -47,15 +56,15 @@ func (a *app) doctor(f *pflag.FlagSet) cli.Run {
 // examination collects what doctor found out.
 type examination struct {
 	rows   [][2]string
-	advice []string // on what is wrong
+	advice []string // on what is wrong, each with its code
 }
 
 func (e *examination) row(name, format string, args ...any) {
 	e.rows = append(e.rows, [2]string{name, fmt.Sprintf(format, args...)})
 }
 
-func (e *examination) wrong(format string, args ...any) {
-	e.advice = append(e.advice, fmt.Sprintf(format, args...))
+func (e *examination) wrong(code runtime.Code, format string, args ...any) {
+	e.advice = append(e.advice, fmt.Sprintf("[%s] ", code)+fmt.Sprintf(format, args...))
 }
 
 // machine looks at what the program runs on.
@@ -68,6 +77,25 @@ func (e *examination) machine() {
 	e.row("memory", "%s, of which %s available", cli.Bytes(h.Total), cli.Bytes(h.Available))
 }
 
+// driver tells about the NVIDIA driver and its GPUs. That there is none is no fault by itself.
+func (e *examination) driver(d runtime.Driver) {
+	switch {
+	case d.Code == runtime.DriverMissing:
+		e.row("nvidia", "no driver")
+	case d.Problem != "":
+		e.row("nvidia", "%s", d.Problem)
+	default:
+		e.row("nvidia", "driver for CUDA up to %s", d.CUDAVersion())
+	}
+	for _, g := range d.GPUs {
+		text := fmt.Sprintf("cuda:%d is %s, compute capability %s, %s, %s", g.Index, g.Name, g.Capability(), cli.Bytes(g.Memory), g.UUID)
+		if g.Supported() != nil {
+			text += ", which the libraries have no code for"
+		}
+		e.row("", "%s", text)
+	}
+}
+
 // library opens the library; the error says that it cannot.
 func (e *examination) library(a *app, o runtime.Options) error {
 	engine, err := a.open(o)
@@ -75,9 +103,9 @@ func (e *examination) library(a *app, o runtime.Options) error {
 		e.row("library", "cannot be opened")
 		if open := (*runtime.OpenError)(nil); errors.As(err, &open) {
 			e.attempts(open.Attempts)
-			e.wrong("%s: %s", open.Problem, remedy(open))
+			e.wrong(open.Code, "%s: %s", open.Problem, remedy(open))
 		} else {
-			e.wrong("%v", err)
+			e.wrong(codeLibrary, "%v", err)
 		}
 		return errors.New("the library cannot be opened")
 	}
@@ -88,17 +116,49 @@ func (e *examination) library(a *app, o runtime.Options) error {
 		e.row("", "built for MLX %s", l.Info.BuiltFor)
 	}
 	e.attempts(engine.Attempts())
-	for _, d := range l.Info.Devices {
-		e.row("has", "%s", strings.TrimSpace(fmt.Sprintf("%s %d %s", d.Device, d.Index, d.Name)))
+	for i, d := range l.Info.Devices {
+		name := "can use"
+		if i > 0 {
+			name = ""
+		}
+		e.row(name, "%s", deviceName(d.Device, d.Index, d.Name))
 	}
 	facts, err := engine.Device()
 	if err != nil {
-		e.row("device", "cannot be opened")
-		e.wrong("the device cannot be opened: %v", err)
+		e.row("uses", "nothing")
+		e.wrong(codeDevice, "the device cannot be opened: %v", err)
 	} else {
-		e.row("device", "%v%s", facts.Device, deviceMemory(facts))
+		name := deviceName(facts.Device.String(), l.GPU.Index, l.GPU.Name)
+		if facts.Device == runtime.DeviceCPU {
+			name = "the CPU"
+		}
+		e.row("uses", "%s%s", name, deviceMemory(facts))
+	}
+	if l.NoGPU != "" {
+		e.row("", "and no GPU, since %s", l.NoGPU)
+	}
+	for _, skipped := range l.Skipped {
+		if skipped.Problem == l.NoGPU {
+			e.wrong(skipped.Code, "%s: until then everything is computed on the CPU", l.NoGPU)
+		} else {
+			e.wrong(skipped.Code, "%s: %s", skipped.Problem, remedy(skipped))
+		}
+	}
+	if l.JITCache != "" {
+		e.row("kernels", "%s", l.JITCache)
 	}
 	return errors.Join(err, engine.Close())
+}
+
+// deviceName is a device as people say it; the name is that of the GPU, or the instruction set that is used of the CPU.
+func deviceName(device string, index int, name string) string {
+	switch {
+	case device != "cpu":
+		return fmt.Sprintf("cuda:%d, %s", index, name)
+	case name != "":
+		return "the CPU, with " + name
+	}
+	return "the CPU"
 }
 
 // deviceMemory is "" for a device that has no memory of its own.
@@ -141,24 +201,24 @@ func (e *examination) model(a *app, m *models.Flags) {
 	}
 	if err != nil {
 		e.row("model", "none")
-		e.wrong("%v", err)
+		e.wrong(codeNoModel, "%v", err)
 		return
 	}
 	i, err := a.inspectModel(path)
 	if err != nil {
-		e.row("model", "%s: cannot be used", path)
-		e.wrong("%v", err)
+		e.row("model", "%s: cannot be used", filepath.FromSlash(path))
+		e.wrong(codeModel, "%v", err)
 		return
 	}
-	e.row("model", "%s: %s, %s parameters", path, i.Family, formatCount(i.Parameters))
+	e.row("model", "%s: %s, %s parameters", filepath.FromSlash(path), i.Family, formatCount(i.Parameters))
 	need, err := i.MemoryNeed()
 	if err != nil {
-		e.wrong("%v", err)
+		e.wrong(codeModel, "%v", err)
 		return
 	}
 	e.row("", "needs %s, and %s for 1024 tokens of context", cli.Bytes(need.Weights), cli.Bytes(need.StatePer1k))
 	if available := host.Look().Available; available > 0 && need.Weights+need.StatePer1k > available {
-		e.wrong("the model needs more memory than is available: close other programs, or take a smaller model")
+		e.wrong(codeMemory, "the model needs more memory than is available: close other programs, or take a smaller model")
 	}
 }
 

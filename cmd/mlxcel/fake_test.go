@@ -29,6 +29,9 @@ type fake struct {
 	noText     bool // has no tokenizer either
 	deaf       bool // goes on when its context has ended
 
+	driver  runtime.Driver
+	skipped []*runtime.OpenError
+
 	options  runtime.Options
 	path     string
 	noGPU    string
@@ -49,6 +52,7 @@ func (f *fake) app() *app {
 			}
 			return f, nil
 		},
+		probeDriver:  func() runtime.Driver { return f.driver },
 		inspectModel: runtime.Inspect,
 		defaultModel: func() (string, error) { return "", fmt.Errorf("%w: a test", runtime.ErrNoModel) },
 		lines:        newLineReader,
@@ -57,9 +61,11 @@ func (f *fake) app() *app {
 
 func (f *fake) Library() runtime.Library {
 	return runtime.Library{
-		NoGPU: f.noGPU, JITCache: f.jitCache, GPU: runtime.GPU{Name: "RTX"},
+		NoGPU: f.noGPU, Skipped: f.skipped, JITCache: f.jitCache, GPU: runtime.GPU{Name: "RTX"},
 		Path: "/bundle/lib/cpu/libmlxshim.so", Variant: "cpu",
-		Info: runtime.LibraryInfo{Backend: "mlx", Version: "1.2.3", BuiltFor: "0.32.4", Loaded: "0.32.4"},
+		Info: runtime.LibraryInfo{Backend: "mlx", Version: "1.2.3", BuiltFor: "0.32.4", Loaded: "0.32.4", Devices: []runtime.DeviceName{
+			{Device: "cpu", Name: "avx2"},
+		}},
 	}
 }
 

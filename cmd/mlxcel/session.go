@@ -45,6 +45,11 @@ func (a *app) start(o *modelOptions, streams cli.Streams, load func(engine, runt
 	if reason := library.NoGPU; reason != "" && o.Device != "cpu" {
 		fmt.Fprintf(streams.Err, "mlxcel: computing on the CPU: %s\n", reason)
 	}
+	for _, skipped := range library.Skipped {
+		if skipped.Problem != library.NoGPU {
+			fmt.Fprintf(streams.Err, "mlxcel: computing with the library %s, which may be slower: %v\n", library.Variant, skipped)
+		}
+	}
 	if library.JITCache != "" {
 		if made, err := os.ReadDir(library.JITCache); err == nil && len(made) == 0 {
 			fmt.Fprintf(streams.Err, "mlxcel: compiling for the GPU %s; the next start finds it in %s\n", library.GPU.Name, library.JITCache)

@@ -21,6 +21,9 @@ const workspace = 2 << 30
 func openContext(library *bindings.Library, o Options) (*bindings.Context, bindings.DeviceFacts, int64, error) {
 	for limited := false; ; limited = true {
 		c, err := library.NewContext(o.Context)
+		if err != nil && o.Context.Device == bindings.DeviceCUDA {
+			err = fmt.Errorf("the GPU cannot be used: %w; --device cpu computes without it", err)
+		}
 		if err != nil {
 			return nil, bindings.DeviceFacts{}, 0, err
 		}

@@ -3,6 +3,7 @@ package testenv
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,3 +128,46 @@ func WineEnvironment(prefix string) []string {
 	}
 	return append(env, "WINEPREFIX="+prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml=;winemenubuilder.exe=d")
 }
+
+// Copy returns a Wine with a drive C of its own, which goes with the test: for
+// tests that change what belongs to Windows.
+func (w *WineRunner) Copy(t testing.TB) *WineRunner {
+	t.Helper()
+	prefix := filepath.Join(t.TempDir(), "wine")
+	windows := filepath.Join(w.prefix, "drive_c", "windows") + string(filepath.Separator)
+	err := filepath.WalkDir(w.prefix, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := prefix + strings.TrimPrefix(path, w.prefix)
+		switch {
+		case entry.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case entry.Type() == fs.ModeSymlink:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, to)
+		case strings.HasPrefix(path, windows) && os.Link(path, to) == nil: // nothing writes to these
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, 0o755)
+	})
+	if err != nil {
+		t.Fatalf("Wine's drive cannot be copied: %v", err)
+	}
+	t.Cleanup(func() { // what is left of it holds files of the folder open
+		stop := exec.Command(WineServer(), "-k")
+		stop.Env = WineEnvironment(prefix)
+		_ = stop.Run()
+	})
+	return &WineRunner{w.program, prefix}
+}
+
+// System32 returns the folder of the libraries of Windows, and of drivers.
+func (w *WineRunner) System32() string { return filepath.Join(w.DriveC(), "windows", "system32") }

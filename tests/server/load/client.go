@@ -92,7 +92,6 @@ func (c config) ask(ctx context.Context, client *http.Client, i, k int) (*answer
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header["Idempotency-Key"] = nil // sent again where a server closed an idle connection meanwhile, as llama-server does
 	begin := time.Now()
 	response, err := client.Do(request)
 	if err != nil {
