@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +53,29 @@ func crowd(random *rand.Rand, n int) []Request {
 
 // submit asks for what a request comes to.
 func submit(t testing.TB, e *Engine, ctx context.Context, r Request) <-chan outcome {
+	r, ch := watched(t, r)
+	require.NoError(t, e.Submit(ctx, r))
+	return ch
+}
+
+// submitAll submits requests between two steps, so that they meet however busy the machine is.
+func submitAll(t testing.TB, e *Engine, requests []Request) []<-chan outcome {
+	requests = slices.Clone(requests)
+	outcomes := make([]<-chan outcome, len(requests))
+	e.waiting.Add(int64(len(requests)))
+	for i, r := range requests {
+		requests[i], outcomes[i] = watched(t, r)
+	}
+	require.NoError(t, e.do(func(l *loop) {
+		for _, r := range requests {
+			l.admit(t.Context(), r)
+		}
+	}))
+	return outcomes
+}
+
+// watched is a request, and where what it comes to will be told.
+func watched(t testing.TB, r Request) (Request, <-chan outcome) {
 	var o outcome
 	ch := make(chan outcome, 1)
 	note := func(values []float32) {
@@ -81,8 +103,7 @@ func submit(t testing.TB, e *Engine, ctx context.Context, r Request) <-chan outc
 		}
 	}
 	r.Done = func(result Result) { o.result = result; ch <- o }
-	require.NoError(t, e.Submit(ctx, r))
-	return ch
+	return r, ch
 }
 
 func requireSame(t testing.TB, want, got outcome, what string) {
@@ -128,20 +149,14 @@ func TestCrowdChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.options.MaxTokens = 256
 			e := start(t, "native", tinyPath("llama-f32-q4-g32-tied"), c.options)
-			var most atomic.Int64
 			cached := 0
-			outcomes := make([]<-chan outcome, len(requests))
-			for i, r := range requests {
-				outcomes[i] = submit(t, e, t.Context(), r)
-				most.Store(max(most.Load(), int64(e.Stats().Running)))
-			}
-			for i, ch := range outcomes {
+			for i, ch := range submitAll(t, e, requests) {
 				got := <-ch
 				requireSame(t, want[i], got, fmt.Sprintf("request %d", i))
 				cached += got.result.Cached
 			}
 			s := idle(t, e)
-			require.Greater(t, most.Load(), int64(1))
+			require.Greater(t, s.StepSequences, s.Steps, "they ran together")
 			require.Equal(t, c.tight, s.Preemptions > 0, "%+v", s)
 			require.Equal(t, c.options.NoReuse, cached == 0)
 			require.Equal(t, c.options.NoReuse, s.PagesKept == 0)
@@ -159,12 +174,11 @@ func TestComingAtOnce(t *testing.T) {
 			prompt = append(prompt, prompt...)
 		}
 		prompt = prompt[:150]
-		var outcomes []<-chan outcome
+		var requests []Request
 		for i := range 5 {
-			own := append(slices.Clone(prompt), int32(10+i))
-			outcomes = append(outcomes, submit(t, e, t.Context(), Request{Prompt: own, MaxTokens: 3}))
+			requests = append(requests, Request{Prompt: append(slices.Clone(prompt), int32(10+i)), MaxTokens: 3})
 		}
-		for i, ch := range outcomes {
+		for i, ch := range submitAll(t, e, requests) {
 			got := <-ch
 			require.NoError(t, got.result.Err)
 			if i > 0 {
@@ -179,12 +193,7 @@ func TestComingAtOnce(t *testing.T) {
 func TestFewPagesOnMLX(t *testing.T) {
 	e := start(t, "mlx", tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 4, CacheTokens: 4 * pageTokens, MaxTokens: 256, Chunk: 16})
 	requests := crowd(rand.New(rand.NewPCG(3, 4)), 16)
-	for i, ch := range func() (all []<-chan outcome) {
-		for _, r := range requests {
-			all = append(all, submit(t, e, t.Context(), r))
-		}
-		return all
-	}() {
+	for i, ch := range submitAll(t, e, requests) {
 		got := <-ch
 		require.NoError(t, got.result.Err)
 		require.Len(t, got.tokens, requests[i].MaxTokens)
@@ -225,11 +234,7 @@ func TestStepsThatFail(t *testing.T) {
 				return nil
 			},
 		})
-		var outcomes []<-chan outcome
-		for _, r := range requests {
-			outcomes = append(outcomes, submit(t, e, t.Context(), r))
-		}
-		for i, ch := range outcomes {
+		for i, ch := range submitAll(t, e, requests) {
 			requireSame(t, want[i], <-ch, fmt.Sprintf("seed %d, request %d", seed, i))
 		}
 		idle(t, e)
@@ -249,10 +254,7 @@ func TestRequestThatFails(t *testing.T) {
 		}
 		return nil
 	}})
-	var outcomes []<-chan outcome
-	for _, r := range requests {
-		outcomes = append(outcomes, submit(t, e, t.Context(), r))
-	}
+	outcomes := submitAll(t, e, requests)
 	failed := 0
 	for i, ch := range outcomes {
 		got := <-ch
