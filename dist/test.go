@@ -226,7 +226,19 @@ func (p *project) askUnpacked(ctx context.Context, f flavor, dir, backend string
 		cmd.Env = testenv.WineEnvironment(testenv.WinePrefix())
 	}
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "MLXCEL_") })
-	output, err := capture(cmd)
+	// Into a file: what Wine starts besides holds a pipe open when the program has ended.
+	file, err := os.CreateTemp(p.temporary(), "output")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	err = cmd.Run()
+	written, readErr := os.ReadFile(file.Name())
+	output := string(written)
+	if readErr != nil {
+		return readErr
+	}
 	if err == nil && !strings.Contains(output, "Paris") {
 		err = errors.New("it does not know the capital of France")
 	}
