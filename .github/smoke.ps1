@@ -36,7 +36,7 @@ if ($Model) {
 $answer = & $mlxcel generate --device $Device -m $Model -p "Hello" -n 16 --json | ConvertFrom-Json
 Check "generate: $($answer.token_ids.Count) tokens" ($answer.token_ids.Count -ge 1 -and $answer.token_ids.Count -le 16)
 
-& $mlxcel selftest --device $Device --output "smoke/selftest.txt"
+& $mlxcel selftest --device $Device --report "smoke/selftest.txt"
 Check "selftest" ($LASTEXITCODE -eq 0)
 
 $process = Start-Process $server -ArgumentList "--device", $Device, "-m", "`"$Model`"", "--port", "8137" -PassThru -NoNewWindow
