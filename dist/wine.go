@@ -51,7 +51,7 @@ func (p *project) prepareWine(ctx context.Context) error {
 	}
 	system := filepath.Join(scratch, "drive_c", "windows", "system32")
 	if !exists(filepath.Join(system, "kernel32.dll")) {
-		return fmt.Errorf("Wine made no 64-bit system in %s: install its 64-bit half (Debian, Ubuntu: `apt-get install wine64`)", scratch)
+		return fmt.Errorf("no 64-bit system was made in %s by Wine: install its 64-bit half (Debian, Ubuntu: `apt-get install wine64`)", scratch)
 	}
 	if err := testenv.CompileDLL(source, filepath.Join(system, "bcryptprimitives.dll"), "advapi32.lib"); err != nil {
 		return err

@@ -35,7 +35,7 @@ func CompileDLL(source, target string, linker ...string) error {
 	}
 	headers, err := filepath.Glob(filepath.Join(CacheDir(), "msvc", "*", "VC"))
 	if err != nil || len(headers) == 0 {
-		return errors.New("Microsoft's headers are not in the cache: " + windowsRemedy)
+		return errors.New("the cache has no headers of Microsoft's: " + windowsRemedy)
 	}
 	root := filepath.Dir(headers[len(headers)-1])
 	dir, err := os.MkdirTemp("", "dll")
