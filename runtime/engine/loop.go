@@ -355,7 +355,7 @@ func (l *loop) leave(s *sequence) {
 // not falter.
 func (l *loop) promptBudget() int {
 	if slices.ContainsFunc(l.running, func(s *sequence) bool { return s.inFlight }) {
-		return max(l.chunk/8, min(l.chunk, 16))
+		return max(l.chunk/16, min(l.chunk, 16))
 	}
 	return l.chunk
 }

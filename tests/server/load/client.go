@@ -45,7 +45,8 @@ func (c config) check() error {
 func (c config) measure(ctx context.Context, n int) *result {
 	r := &result{}
 	begin := time.Now()
-	transport := &http.Transport{MaxIdleConnsPerHost: n}
+	// A connection for each request: llama-server closes kept ones while a request is on its way.
+	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: c.time + 5*time.Minute}
 	var group sync.WaitGroup
