@@ -229,31 +229,24 @@ func untarAll(archive, dir string) error {
 		return fmt.Errorf("%s: %w", archive, err)
 	}
 	defer plain.Close()
-	members := tar.NewReader(plain)
-	for {
-		member, err := members.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", archive, err)
-		}
+	return eachMember(archive, plain, func(member *tar.Header, content io.Reader) error {
 		target, err := inside(dir, member.Name)
 		if err != nil {
-			return fmt.Errorf("%s: %w", archive, err)
+			return err
 		}
 		switch member.Typeflag {
 		case tar.TypeDir:
 			err = os.MkdirAll(target, 0o755)
 		case tar.TypeReg:
-			err = writeFile(target, members, os.FileMode(member.Mode).Perm())
+			err = writeFile(target, content, os.FileMode(member.Mode).Perm())
 		default:
 			err = errors.New("it is neither a plain file nor a folder")
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", archive, member.Name, err)
+			return fmt.Errorf("%s: %w", member.Name, err)
 		}
-	}
+		return nil
+	})
 }
 
 // sortedKeys is for tables that are printed.

@@ -3,12 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,18 +71,13 @@ func describePackage(archive, url, home string) (windowsPackage, error) {
 	if parts == nil {
 		return windowsPackage{}, fmt.Errorf("%s is not named as `dist bundle` names archives", archive)
 	}
-	file, err := os.Open(archive)
+	_, sum, err := hashFile(archive)
 	if err != nil {
-		return windowsPackage{}, err
-	}
-	defer file.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
 		return windowsPackage{}, err
 	}
 	return windowsPackage{
 		Version: parts[1], Variant: parts[2], URL: url + "/" + name, Home: home,
-		SHA256: hex.EncodeToString(hash.Sum(nil)), Folder: strings.TrimSuffix(name, ".zip"),
+		SHA256: sum, Folder: strings.TrimSuffix(name, ".zip"),
 	}, nil
 }
 

@@ -83,24 +83,34 @@ func untar(archive, dir string, match func(name string) bool) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", archive, err)
 	}
+	return eachMember(archive, plain, func(member *tar.Header, content io.Reader) error {
+		if member.Typeflag != tar.TypeReg || !match(member.Name) {
+			return nil
+		}
+		target, err := inside(dir, path.Base(member.Name))
+		if err != nil {
+			return err
+		}
+		if err := writeFile(target, content, 0o644); err != nil {
+			return fmt.Errorf("%s: %w", member.Name, err)
+		}
+		return nil
+	})
+}
+
+// eachMember calls f with the members of a tar archive, whose name errors begin with, until one fails.
+func eachMember(archive string, plain io.Reader, f func(member *tar.Header, content io.Reader) error) error {
 	members := tar.NewReader(plain)
 	for {
 		member, err := members.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if err == nil {
+			err = f(member, members)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", archive, err)
-		}
-		if member.Typeflag != tar.TypeReg || !match(member.Name) {
-			continue
-		}
-		target, err := inside(dir, path.Base(member.Name))
-		if err != nil {
-			return fmt.Errorf("%s: %w", archive, err)
-		}
-		if err := writeFile(target, members, 0o644); err != nil {
-			return fmt.Errorf("%s: %s: %w", archive, member.Name, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,39 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mlxcel/runtime"
-	"mlxcel/runtime/server"
-	"mlxcel/tests/testenv"
+	"mlxcel/tests/server/realserver"
 )
 
-// real is a server with the default model on the real library.
-type real struct {
-	url   string
-	model *runtime.Model
-	stop  func() error
-}
-
-func startReal(t *testing.T) *real {
-	rt, err := runtime.Open(runtime.Options{Bundle: testenv.Bundle(t)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	m, err := rt.LoadModel(testenv.Model(t), runtime.ModelOptions{ContextTokens: 1024, Slots: 4})
-	require.NoError(t, err)
-	s := server.New(server.Options{Grace: time.Second})
-	require.NoError(t, s.Ready(m))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l) }()
-	r := &real{url: "http://" + l.Addr().String(), model: m, stop: sync.OnceValue(func() error { cancel(); return <-ended })}
-	t.Cleanup(func() { require.NoError(t, r.stop()) })
-	return r
-}
+// real asks a server with the default model on the real library.
+type real struct{ *realserver.Server }
 
 // chat asks for an answer of at most n tokens and returns its text and how many prompt tokens were cached.
-func (r *real) chat(ctx context.Context, n int, content, more string) (text string, cached int, err error) {
+func (r real) chat(ctx context.Context, n int, content, more string) (text string, cached int, err error) {
 	body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":%d%s}`, content, n, more)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		return "", 0, err
 	}
@@ -103,7 +79,7 @@ func joinStream(body io.Reader) (text string, cached int, err error) {
 // The real model answers; streamed, alone, in a crowd and from the cache the text is the same; who goes away frees the
 // place.
 func TestRealModel(t *testing.T) {
-	r := startReal(t)
+	r := real{realserver.Start(t, runtime.ModelOptions{ContextTokens: 1024, Slots: 4})}
 	ctx := t.Context()
 	const question, seeded = "What is the capital of France?", `,"temperature":0.9,"seed":7`
 	whole, _, err := r.chat(ctx, 12, question, `,"temperature":0`)
@@ -143,6 +119,6 @@ func TestRealModel(t *testing.T) {
 	defer cancel()
 	_, _, err = r.chat(short, 900, "Count to one thousand.", `,"temperature":0,"logit_bias":{"2":-100}`) // the end token never comes
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Eventually(t, func() bool { s := r.model.Stats(); return s.Running+s.Waiting == 0 }, 20*time.Second, 10*time.Millisecond)
-	require.NoError(t, r.stop())
+	require.Eventually(t, func() bool { s := r.Model.Stats(); return s.Running+s.Waiting == 0 }, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, r.Stop())
 }

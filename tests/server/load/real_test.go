@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"os"
 	goruntime "runtime"
@@ -13,37 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mlxcel/runtime"
-	"mlxcel/runtime/server"
-	"mlxcel/tests/testenv"
+	"mlxcel/tests/server/realserver"
 )
-
-// startReal starts a server with the default model; stop ends it.
-func startReal(t *testing.T) (url string, m *runtime.Model, stop func()) {
-	rt, err := runtime.Open(runtime.Options{Bundle: testenv.Bundle(t)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	m, err = rt.LoadModel(testenv.Model(t), runtime.ModelOptions{ContextTokens: 1024, Slots: 8, CacheTokens: 2 * 1024})
-	require.NoError(t, err)
-	s := server.New(server.Options{Grace: time.Second})
-	require.NoError(t, s.Ready(m))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l) }()
-	return "http://" + l.Addr().String(), m, func() { cancel(); require.NoError(t, <-ended) }
-}
 
 // Under load no request fails, memory does not grow with the number of requests, and nothing is left behind: no page
 // held, no goroutine. MLXCEL_TEST_LONG=1 makes it a load of many minutes.
 func TestRealServer(t *testing.T) {
-	url, m, stop := startReal(t)
+	r := realserver.Start(t, runtime.ModelOptions{ContextTokens: 1024, Slots: 8, CacheTokens: 2 * 1024})
+	m := r.Model
 	clients, length, steady := []int{1, 4, 16}, 1500*time.Millisecond, 5*time.Second
 	long := os.Getenv("MLXCEL_TEST_LONG") == "1"
 	if long {
 		clients, length, steady = []int{1, 2, 4, 8, 16, 32}, time.Minute, 3*time.Minute
 	}
-	c := config{url: url, time: length, tokens: 16, long: 4}
+	c := config{url: r.URL, time: length, tokens: 16, long: 4}
 	_, err := c.ask(t.Context(), http.DefaultClient, 0, 0) // all that stays has started then
 	require.NoError(t, err)
 	http.DefaultClient.CloseIdleConnections()
@@ -71,7 +52,7 @@ func TestRealServer(t *testing.T) {
 	require.Eventually(t, func() bool { s := m.Stats(); return s.Running+s.Waiting+s.PagesHeld == 0 }, 10*time.Second, time.Millisecond)
 	require.LessOrEqual(t, m.Stats().PagesKept, m.Stats().Pages)
 	require.Eventually(t, func() bool { return goroutines() <= before }, 10*time.Second, 10*time.Millisecond, "goroutines are left")
-	stop()
+	require.NoError(t, r.Stop())
 }
 
 func goroutines() int { return goruntime.NumGoroutine() }
