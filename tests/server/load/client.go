@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type config struct {
 	time   time.Duration
 	tokens int
 	long   int
+	silent int // the ids below are of tokens without text
 }
 
 // check refuses what is out of bounds, other machines above all.
@@ -37,6 +39,9 @@ func (c config) check() error {
 	}
 	if c.tokens < 1 || c.tokens > 4096 {
 		return fmt.Errorf("--tokens is %d, want 1 to 4096", c.tokens)
+	}
+	if c.silent < 0 || c.silent > 300 {
+		return fmt.Errorf("--silent is %d, want 0 to 300", c.silent)
 	}
 	return nil
 }
@@ -83,9 +88,15 @@ func (c config) prompt(client, k int) string {
 }
 
 func (c config) ask(ctx context.Context, client *http.Client, i, k int) (*answer, error) {
+	// A token without text would look like a pause, and only some servers leave the end tokens out with ignore_eos.
+	banned := map[string]int{}
+	for id := range c.silent {
+		banned[strconv.Itoa(id)] = -100
+	}
 	body, _ := json.Marshal(map[string]any{
 		"messages": []map[string]string{{"role": "user", "content": c.prompt(i, k)}}, "max_tokens": c.tokens, "temperature": 0.8, "seed": 1000*i + k,
 		"ignore_eos": true, // so that servers do the same work, whatever the answers are
+		"logit_bias": banned,
 		"stream":     true, "stream_options": map[string]bool{"include_usage": true},
 	})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/chat/completions", bytes.NewReader(body))

@@ -48,7 +48,7 @@ func TestLoadTellsFailures(t *testing.T) {
 func TestLoadStaysHereAndBounded(t *testing.T) {
 	for _, args := range [][]string{
 		{"--url", "http://example.com"}, {"--url", "http://192.0.2.1:80"}, {"--url", "::"}, {"--url", "http://localhost.example"},
-		{"--clients", "129"}, {"--clients", "0"}, {"--clients", "x"}, {"--time", "11m"}, {"--time", "0s"}, {"--tokens", "0"},
+		{"--clients", "129"}, {"--clients", "0"}, {"--clients", "x"}, {"--time", "11m"}, {"--time", "0s"}, {"--tokens", "0"}, {"--silent", "301"},
 	} {
 		require.Error(t, run(t.Context(), args, &bytes.Buffer{}), args)
 	}

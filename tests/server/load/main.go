@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.DurationVar(&c.time, "time", time.Minute, "how long, for each number of clients")
 	flags.IntVar(&c.tokens, "tokens", 32, "length of answers")
 	flags.IntVar(&c.long, "long", 4, "every so many-th prompt has about 600 tokens; 0: none")
+	flags.IntVar(&c.silent, "silent", 17, "ban the first so many token ids: SmolLM2's control tokens, which have no text")
 	pid := flags.Int("pid", 0, "process whose memory is watched")
 	asJSON := flags.Bool("json", false, "print a JSON object a line")
 	if err := flags.Parse(args); err != nil {
