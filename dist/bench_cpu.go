@@ -203,23 +203,25 @@ func (p *project) llamaBatchRate(ctx context.Context, bin string, threads int) (
 	return 0, errors.New("llama-batched-bench printed no rate")
 }
 
-// benchNative runs the native library's own benchmarks: batches, host cost,
-// kernel times, precision.
+// benchNative runs the native library's own benchmarks: matrix products, and
+// the kernels of whole steps.
 func (p *project) benchNative(ctx context.Context, tools buildTools) error {
 	build, err := p.buildLibrary(ctx, tools, native, modeRelease, "benchmarks")
 	if err != nil {
 		return err
 	}
-	programs, err := filepath.Glob(filepath.Join(build, "bench", "*_bench"))
-	if err != nil {
-		return err
-	}
-	for _, program := range programs {
-		output, err := p.measure(ctx, program)
+	for _, run := range []string{
+		"matmul_bench",
+		"step_bench 1 0 200", "step_bench 1 1024 200", "step_bench 1 4096 100", "step_bench 1 0 100 8", "step_bench 512 0 10",
+	} {
+		words := strings.Fields(run)
+		cmd := process(ctx, p.root, filepath.Join(build, "bench", words[0]), words[1:]...)
+		cmd.Env = append(cmd.Environ(), "MLXCEL_PROFILE=1")
+		output, err := capture(cmd)
 		if err != nil {
-			return err
+			return p.failure(cmd, output, words[0], err)
 		}
-		fmt.Printf("\n%s:\n\n%s", strings.TrimSuffix(filepath.Base(program), "_bench"), output)
+		fmt.Printf("\n%s:\n\n%s", run, output)
 	}
 	return nil
 }

@@ -1,10 +1,14 @@
 // Times whole steps of a model of SmolLM2-135M's shape: decode and prefill, through the ABI.
 //
 //   step_bench [tokens a step and sequence] [tokens before it] [steps] [sequences] [threads]
+//
+// MLXCEL_PROFILE=1 adds the time by class of kernel, MLXCEL_PROFILE=stages that of each stage.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <map>
+#include <sstream>
 
 #include "llama.h"
 
@@ -18,6 +22,29 @@ double processor_seconds() {
   timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+// The class of a stage, from its line "NUMBER EXTENT: KERNEL … | TIME ns": matrix products by shape and format.
+std::string class_of(const std::string& line) {
+  const std::string kernel = line.substr(line.find(": ") + 2);
+  if (kernel.starts_with("product")) return kernel.substr(0, kernel.find(", group"));
+  if (kernel.starts_with("rows")) return kernel.find("argmax") != kernel.npos ? "sampling" : "norms, RoPE, cache";
+  return kernel.substr(0, kernel.find(' '));
+}
+
+void print_classes(const std::string& stages) {
+  std::map<std::string, int64_t> classes;
+  int64_t all = 0;
+  std::istringstream lines(stages);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t bar = line.find(" | ");
+    if (bar == line.npos) continue;
+    const int64_t time = std::atoll(line.c_str() + bar + 3);
+    classes[class_of(line)] += time;
+    all += time;
+  }
+  for (const auto& [name, time] : classes)
+    std::printf("  %-36s %9.1f us %5.1f %%\n", name.c_str(), 1e-3 * double(time), 100 * double(time) / double(all));
 }
 
 }  // namespace
@@ -61,12 +88,13 @@ int main(int argc, char** argv) {
   std::printf("%d x %d tokens after %d: median %.3f ms, best %.3f ms, %.1f tok/s (best %.1f); processor time %.3f ms\n",
               int(sequences), int(tokens), int(before), median * 1e3, times[0] * 1e3, all / median, all / times[0],
               busy[busy.size() / 4] * 1e3);
-  if (std::getenv("MLXCEL_PROFILE")) {
+  if (const char* wish = std::getenv("MLXCEL_PROFILE")) {
     int64_t length = 0;
     OK(mlxshim_program_describe(program, nullptr, 0, &length));
     std::string text(size_t(length), ' ');
     OK(mlxshim_program_describe(program, text.data(), length, &length));
-    std::fputs(text.c_str(), stdout);
+    print_classes(text);
+    if (std::string(wish) == "stages") std::fputs(text.c_str(), stdout);
   }
   return failures ? 1 : 0;
 }
