@@ -19,10 +19,23 @@ type GPU struct {
 	UUID         string // "GPU-…"
 	Major, Minor int    // compute capability
 	Memory       int64  // bytes in all
+
+	luid uint64 // what Windows calls it; 0: it does not know it
 }
 
 // Capability is the compute capability as people write it.
 func (g GPU) Capability() string { return fmt.Sprintf("%d.%d", g.Major, g.Minor) }
+
+// Budget is how many more bytes of the GPU's memory the system lets this process have at the moment. Windows tells it (DXGI's
+// QueryVideoMemoryInfo): it lets a process take more than that, but moves some of it to main memory then, silently, where
+// it is slow. Elsewhere there is no budget, and known is false.
+func (g GPU) Budget() (bytes int64, known bool) {
+	m, known := budget(g.luid)
+	return int64(max(m.budget, m.usage) - m.usage), known
+}
+
+// videoMemory is DXGI_QUERY_VIDEO_MEMORY_INFO: what a process may use of a GPU's memory, and what it does, in bytes.
+type videoMemory struct{ budget, usage, reservable, reserved uint64 }
 
 // Driver is what the NVIDIA driver tells.
 type Driver struct {
@@ -75,6 +88,8 @@ func (d *Driver) ask() error {
 		memory                        uint64
 		name                          [256]byte
 		uuid                          [16]byte
+		luid                          uint64
+		nodes                         uint32
 	})
 	at := func(p unsafe.Pointer) uintptr { return uintptr(p) }
 	defer runtime.KeepAlive(out)
@@ -118,6 +133,10 @@ func (d *Driver) ask() error {
 		g.Name, g.Memory = name, int64(out.memory)
 		u := out.uuid
 		g.UUID = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+		// A GPU that Windows does not draw with has none.
+		if runtime.GOOS == "windows" && call("cuDeviceGetLuid", at(unsafe.Pointer(&out.luid)), at(unsafe.Pointer(&out.nodes)), device) == nil {
+			g.luid = out.luid
+		}
 		d.GPUs = append(d.GPUs, g)
 	}
 	return nil

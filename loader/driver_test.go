@@ -7,9 +7,9 @@ import (
 )
 
 func TestPick(t *testing.T) {
-	old := GPU{0, "GTX 1080", "GPU-aaaa", 6, 1, 8 << 30}
-	first := GPU{1, "RTX 2060", "GPU-bbbb", 7, 5, 6 << 30}
-	second := GPU{2, "RTX 5090", "GPU-cccc", 12, 0, 32 << 30}
+	old := GPU{Index: 0, Name: "GTX 1080", UUID: "GPU-aaaa", Major: 6, Minor: 1, Memory: 8 << 30}
+	first := GPU{Index: 1, Name: "RTX 2060", UUID: "GPU-bbbb", Major: 7, Minor: 5, Memory: 6 << 30}
+	second := GPU{Index: 2, Name: "RTX 5090", UUID: "GPU-cccc", Major: 12, Minor: 0, Memory: 32 << 30}
 	all := Driver{CUDA: 13010, GPUs: []GPU{old, first, second}}
 	cuda13 := variants[0]
 	for device, want := range map[string]GPU{

@@ -52,5 +52,16 @@ func (r *Runtime) Device() (facts DeviceFacts, err error) {
 		_ = c.Destroy() // the first error says more
 		return DeviceFacts{}, err
 	}
+	if available := available(r.loaded); available > 0 {
+		facts.FreeMemory = min(facts.FreeMemory, available)
+	}
 	return facts, c.Destroy()
+}
+
+// available is how many bytes of the GPU's memory the system lets this process have, 0 where it does not say.
+func available(l *loader.Loaded) int64 {
+	if bytes, known := l.GPU.Budget(); known && l.Device != DeviceCPU {
+		return max(bytes, 1)
+	}
+	return 0
 }

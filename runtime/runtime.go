@@ -94,7 +94,7 @@ func (r *Runtime) contextParams(l *loader.Loaded) bindings.ContextParams {
 
 // start loads a model on the library that was opened, or on mlx where that lacks an op of it and the choice is free.
 func (r *Runtime) start(s *source, o engine.Options) (*engine.Engine, *loader.Loaded, error) {
-	o.Context, o.GPUMemory = r.contextParams(r.loaded), r.options.GPUMemory
+	o.Context, o.GPUMemory, o.Available = r.contextParams(r.loaded), r.options.GPUMemory, available(r.loaded)
 	e, err := engine.Start(r.loaded.Library, s.model, s.checkpoint, o)
 	free := r.options.Backend == "" || r.options.Backend == "auto"
 	if err == nil || !errors.Is(err, bindings.ErrUnsupported) || !free || r.loaded.Backend == "mlx" {
@@ -104,7 +104,7 @@ func (r *Runtime) start(s *source, o engine.Options) (*engine.Engine, *loader.Lo
 	if openErr != nil {
 		return nil, nil, fmt.Errorf("%w, and the library on MLX cannot be opened: %w", err, openErr)
 	}
-	o.Context = r.contextParams(mlx)
+	o.Context, o.Available = r.contextParams(mlx), available(mlx)
 	e, err = engine.Start(mlx.Library, s.model, s.checkpoint, o)
 	return e, mlx, err
 }

@@ -44,6 +44,9 @@ type Options struct {
 	// GPUMemory is the share of a GPU's free memory that the model may take, default 0.9. Context.MemoryLimit, if set,
 	// is the limit itself.
 	GPUMemory float64
+	// Available, if more than 0, is how many bytes of a GPU's memory the system lets the process have, where that may be
+	// less than what is free.
+	Available int64
 	// Activation is the float type to compute in; default: what suits device and model.
 	Activation bindings.DType
 

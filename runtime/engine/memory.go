@@ -32,6 +32,9 @@ func openContext(library *bindings.Library, o Options) (*bindings.Context, bindi
 			_ = c.Destroy() // the first error says more
 			return nil, facts, 0, err
 		}
+		if facts.Device != bindings.DeviceCPU && o.Available > 0 {
+			facts.FreeMemory = min(facts.FreeMemory, o.Available)
+		}
 		if limited || facts.Device == bindings.DeviceCPU || o.Context.MemoryLimit > 0 {
 			return c, facts, o.Context.MemoryLimit, nil
 		}
