@@ -35,7 +35,10 @@ func (g GPU) Budget() (bytes int64, known bool) {
 }
 
 // videoMemory is DXGI_QUERY_VIDEO_MEMORY_INFO: what a process may use of a GPU's memory, and what it does, in bytes.
-type videoMemory struct{ budget, usage, reservable, reserved uint64 }
+type videoMemory struct {
+	budget, usage uint64
+	_             [2]uint64 // what can be and is reserved
+}
 
 // Driver is what the NVIDIA driver tells.
 type Driver struct {
