@@ -172,13 +172,24 @@ func contextTokens(asked, trained int) (int, error) {
 	return asked, nil
 }
 
-// ladder is the smallest power of two that is at least n: programs are recorded for few counts only.
-func ladder(n int) int {
-	size := 1
-	for size < n {
-		size *= 2
+// limits are what the program for a step of these counts is recorded for. A run of a program costs what its own counts do,
+// and each program takes memory, and the time of some steps when it is made: so there are but three sizes, for the next
+// token of one sequence, for that of several, and for prompts.
+func (l *loop) limits(tokens, rows, sequences int, hidden bool) program.Limits {
+	limits := program.Limits{Tokens: 1, Rows: rows, Sequences: 1}
+	switch {
+	case tokens > l.most:
+		limits.Tokens, limits.Sequences = max(l.chunk+l.most, tokens), l.most
+	case tokens > 1 || sequences > 1:
+		limits.Tokens, limits.Sequences = l.most, l.most
 	}
-	return size
+	switch {
+	case hidden:
+		limits.Rows = limits.Tokens
+	case rows > 0:
+		limits.Rows = limits.Sequences
+	}
+	return limits
 }
 
 // variant is what the programs of a model differ in.
@@ -197,10 +208,7 @@ type loaded struct {
 
 // program returns the program for the counts of a step, recording it when it is the first of its kind.
 func (l *loop) program(tokens, rows, sequences int, tail sample.Features, hidden bool) (*loaded, error) {
-	v := variant{program.Limits{Tokens: ladder(tokens), Sequences: ladder(sequences)}, tail, hidden}
-	if rows > 0 {
-		v.limits.Rows = ladder(rows)
-	}
+	v := variant{l.limits(tokens, rows, sequences, hidden), tail, hidden}
 	if p, ok := l.programs[v]; ok {
 		return p, nil
 	}
