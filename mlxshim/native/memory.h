@@ -66,7 +66,7 @@ class Buffer {
 
  private:
   struct Free {
-    size_t alignment;
+    size_t mapped;  // bytes that came from the system itself; 0: from operator new
     void operator()(char* data) const;
   };
 

@@ -330,3 +330,27 @@ func TestGivingUp(t *testing.T) {
 	group.Wait()
 	idle(t, e)
 }
+
+// The library holds no more pages than the cache counts, at any step.
+func TestLibraryHoldsWhatIsCounted(t *testing.T) {
+	requests := crowd(rand.New(rand.NewPCG(5, 6)), 60)
+	for i := range requests {
+		requests[i].Hidden = nil
+	}
+	e := start(t, "native", tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 8, CacheTokens: 12 * pageTokens, MaxTokens: 256, Chunk: 32})
+	steps := 0
+	require.NoError(t, e.do(func(l *loop) {
+		page := pageBytes(stateParams(l.programs[variant{limits: l.limits(1, 1, 1, false)}].recorded, l.activation, 1, 64))
+		l.fault = func() error {
+			bytes, err := l.state.Bytes()
+			if steps++; err == nil && bytes > int64(l.cache.used)*page {
+				t.Errorf("step %d: the library holds %d pages, the cache counts %d", steps, bytes/page, l.cache.used)
+			}
+			return err
+		}
+	}))
+	for _, ch := range submitAll(t, e, requests) {
+		require.NoError(t, (<-ch).result.Err)
+	}
+	require.Greater(t, steps, 100)
+}
