@@ -22,7 +22,8 @@ type config struct {
 	time   time.Duration
 	tokens int
 	long   int
-	silent int // the ids below are of tokens without text
+	run    int64 // a number in all prompts
+	silent int   // the ids below are of tokens without text
 }
 
 // check refuses what is out of bounds, other machines above all.
@@ -78,9 +79,10 @@ type answer struct {
 	tokens int
 }
 
-// prompt is the k-th one of a client: all differ from their beginning on, so that none is answered from a cache.
+// prompt is the k-th one of a client: all differ from their beginning on, and from those of other runs, so that none is
+// answered from a cache.
 func (c config) prompt(client, k int) string {
-	short := fmt.Sprintf("Question %d of client %d: name three things that are %d metres long and say why.", k, client, k%97+1)
+	short := fmt.Sprintf("%d: question %d of client %d: name three things that are %d metres long.", c.run, k, client, k%97+1)
 	if c.long == 0 || (client+k)%c.long != c.long-1 {
 		return short
 	}

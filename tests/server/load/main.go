@@ -38,7 +38,7 @@ const (
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	c := config{}
+	c := config{run: time.Now().UnixMilli() % 1e6}
 	flags.StringVar(&c.url, "url", "http://127.0.0.1:8080", "address of the server, on this machine")
 	clients := flags.String("clients", "1,2,4,8,16,32", "numbers of clients, one after the other")
 	flags.DurationVar(&c.time, "time", time.Minute, "how long, for each number of clients")
