@@ -12,7 +12,15 @@ out=${1:?usage: pack.sh [--list] OUT [MB]}; size=${2:-50}
 mkdir -p "$out"; out=$(cd "$out" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd); cd "$root"
 cache=${MLXCEL_CACHE:-$HOME/.cache/mlxcel}; gpu=$cache/gpu
-mlx=0.32.4; lm=0.32.2; runtime=13.0.96; crt=13.0.88
+# What dist/lock.json pins.
+read -r mlx runtime crt lm < <(python3 - <<'P'
+import json
+lock = json.load(open("dist/lock.json"))
+wheels = lock["wheels"]["linux-amd64"]
+versions = [wheels[name]["version"] for name in ("mlx-cuda-13", "nvidia-cuda-runtime", "nvidia-cuda-crt")]
+print(*versions, next(pin.split("==")[1] for pin in lock["python"]["long"] if pin.startswith("mlx-lm==")))
+P
+)
 stage=$(mktemp -d); trap 'rm -rf "$stage"' EXIT
 
 if [ ! -e "$gpu/.whole-$mlx-$runtime" ]; then
@@ -51,8 +59,9 @@ cp -r bin/lib/native "$stage/lib/"
 cp -r "$gpu/unpacked/nvidia/cu13/include" "$stage/lib/cuda13/nvidia/cu13/"
 mkdir "$stage/traps"; cp "$gpu"/traps/*.so.* "$stage/traps/"; rm -f "$stage"/traps/*.c "$stage"/traps/*.map
 cp "$gpu"/build/tests/*_test "$stage/tests/"
-cp bin/mlxcel "$stage/"
-strip --strip-unneeded "$stage"/lib/*/*.so "$stage"/tests/* "$stage/mlxcel"
+cp bin/mlxcel bin/mlxcel-server "$stage/"
+CGO_ENABLED=0 go build -trimpath -o "$stage/load" ./tests/server/load
+strip --strip-unneeded "$stage"/lib/*/*.so "$stage"/tests/* "$stage"/{mlxcel,mlxcel-server,load}
 ${CC:-cc} -O2 -shared -fPIC -o "$stage/nvrtc_count.so" tests/gpu/nvrtc_count.c -Wl,--version-script=tests/gpu/nvrtc_count.map -Wl,-soname,libnvrtc.so.13 -ldl
 for package in runtime/engine loader; do
   CGO_ENABLED=0 go test -c -trimpath -ldflags="-s -w" -o "$stage/go/$(basename $package).test" ./$package

@@ -109,6 +109,37 @@ P
   check two_at_once 90 "median.*median" bash -c './mlxcel bench --device cuda --random 4b --rounds 3 > a & ./mlxcel bench --device cuda --random 0.6b --rounds 3 > b; wait %1 && echo $(cat a b)'
 fi
 
+if wanted little; then
+  title "A GPU with 8 GB left, and shares of a large one: a model of 8 billion weights in 4 bits"
+  coproc ballast { python3 "$from/ballast.py" 8000000000; }
+  read -r left <&"${ballast[0]}"; echo "      $left"
+  for shape in 8b 4b; do
+    check little_$shape 60 median ./mlxcel bench --device cuda --random $shape --prompt 2048 -n 64 --rounds 3; grep -E "^(median|memory)" "$logs/little_$shape.log" | sed 's/^/      /'
+  done
+  check refuses_little 60 "does not fit into the GPU's memory" ./mlxcel bench --device cuda --random 8b --bits 16; show refuses_little 2
+  pid=$ballast_PID; eval "exec ${ballast[1]}>&-"; wait "$pid"
+  # Room that is promised and then gone: the ballast comes while the server answers. The request fails, and the server goes on.
+  ./mlxcel-server --device cuda -m models/*.gguf --port 18099 -q > "$logs/server_oom.log" 2>&1 & server=$!
+  ask() { curl -s -m 60 127.0.0.1:18099/v1/chat/completions -d "{\"messages\":[{\"role\":\"user\",\"content\":\"$1\"}],\"max_tokens\":8}"; }
+  for _ in $(seq 100); do ask Hi > /dev/null && break; sleep .2; done
+  coproc ballast { python3 "$from/ballast.py" 30000000; }
+  read -r left <&"${ballast[0]}"; echo "      $left"
+  ask "$(printf 'word%.0s ' $(seq 6000))" > "$logs/oom_answer.log"; cut -c1-300 "$logs/oom_answer.log" | sed 's/^/      /'
+  pid=$ballast_PID; eval "exec ${ballast[1]}>&-"; wait "$pid"
+  export -f ask; check after_oom 60 '"content"' bash -c 'ask Hi'
+  kill "$server"; wait "$server"
+fi
+
+if wanted programs; then
+  title "The programs of users: selftest, and the server with 8 clients"
+  check selftest 200 "every token is right" ./mlxcel selftest --device cuda -m models/*.gguf --report "$logs/selftest.txt"; show selftest 60
+  ./mlxcel-server --device cuda -m models/*.gguf --port 18098 --parallel 8 -q > "$logs/server.log" 2>&1 & server=$!
+  for _ in $(seq 100); do curl -sf 127.0.0.1:18098/health > /dev/null && break; sleep .2; done
+  check stream 60 'DONE' curl -sN 127.0.0.1:18098/v1/chat/completions -d '{"messages":[{"role":"user","content":"What is the capital of France?"}],"stream":true,"max_tokens":20}'
+  check load 100 "^ +8 +[0-9]+ +0 " ./load --url http://127.0.0.1:18098 --clients 1,8 --tokens 64 --time 10s; show load 3
+  kill "$server"; wait "$server"
+fi
+
 if wanted bench; then
   title "Speed: mlxcel bench --random SHAPE --bits BITS --prompt 2048 -n 128 --rounds 5"
   : > "$MLXCEL_NVRTC_LOG"
