@@ -14,7 +14,6 @@ from pathlib import Path
 import mlx.core as mx
 from mlx.utils import tree_map
 from mlx_lm.utils import load_model
-from tokenizers import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "goldens"))
 import smollm2  # noqa: E402  (found by the line above)
@@ -28,12 +27,12 @@ def logits(model, ids):
 
 
 def main():
-    gguf, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    gguf, folder = smollm2.Gguf(Path(sys.argv[1])), Path(sys.argv[2])
     mx.set_default_device(mx.cpu)
     if not (folder / "config.json").exists():
-        smollm2.convert(smollm2.Gguf(gguf), folder)
+        smollm2.convert(gguf, folder)
     text = Path(sys.argv[3]).read_text()
-    ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids[: int(sys.argv[4])]
+    ids = smollm2.tokenizer_of(gguf.metadata).encode(text, add_special_tokens=False).ids[: int(sys.argv[4])]
     model, _ = load_model(folder)
     exact = logits(model, ids)
     model.update(tree_map(lambda a: a.astype(mx.bfloat16) if a.dtype == mx.float32 else a, model.parameters()))
