@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"mlxcel/loader"
@@ -44,11 +45,20 @@ func (r *Runtime) LoadModel(path string, o ModelOptions) (*Model, error) {
 			return nil, err
 		}
 	}
-	s, err := openSource(path)
+	s, err := openModel(path)
 	if err != nil {
 		return nil, err
 	}
-	return r.load(s, o)
+	tokenizer := make(chan error, 1) // is read while weights are
+	go func() { tokenizer <- s.readTokenizer() }()
+	m, err := r.load(s, o)
+	if wrong := <-tokenizer; wrong != nil {
+		if m != nil {
+			_ = m.Close() // the first error says more
+		}
+		return nil, fmt.Errorf("model %s: %w", filepath.FromSlash(path), wrong)
+	}
+	return m, err
 }
 
 // LoadRandom loads a model of a known size whose weights are made up, for benchmarks: "0.6b", "4b", "8b" and "30b-a3b"

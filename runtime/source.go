@@ -26,6 +26,19 @@ type source struct {
 
 // openSource reads everything of a model but its weights.
 func openSource(path string) (*source, error) {
+	path = filepath.FromSlash(path)
+	s, err := openModel(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.readTokenizer(); err != nil {
+		return nil, fmt.Errorf("model %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// openModel reads what the model is, without its tokenizer.
+func openModel(path string) (*source, error) {
 	path = filepath.FromSlash(path) // as errors and reports show it
 	checkpoint, err := weights.Open(path)
 	if err != nil {
@@ -35,12 +48,8 @@ func openSource(path string) (*source, error) {
 		checkpoint.Name = name // the folder's own name is that of a commit
 	}
 	s := &source{checkpoint: checkpoint}
-	inModel := func(err error) error { return fmt.Errorf("model %s: %w", path, err) }
 	if s.model, err = models.Open(checkpoint.Config, checkpoint); err != nil {
-		return nil, inModel(err)
-	}
-	if err := s.readTokenizer(); err != nil {
-		return nil, inModel(err)
+		return nil, fmt.Errorf("model %s: %w", path, err)
 	}
 	return s, nil
 }

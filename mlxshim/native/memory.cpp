@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <mutex>
 #include <new>
 
 #if defined(_WIN32)
@@ -50,27 +51,44 @@ char* map_memory(size_t bytes) {
 }
 #endif
 
+// Memory of whole pages, for as long as it is owned. Throws std::bad_alloc.
+std::shared_ptr<char> mapped(size_t bytes) {
+  const size_t whole = rounded_up(bytes, kSmallPage);
+  char* data = map_memory(whole);
+  if (!data) throw std::bad_alloc();
+  return {data, [whole](char* p) { unmap_memory(p, whole); }};
+}
+
+// What is smaller than a large page shares some with what is made next to it, weights mostly, which come and go together.
+std::shared_ptr<char> shared(size_t bytes) {
+  constexpr size_t kShared = 4 * Buffer::kLargePage;
+  static std::mutex mutex;
+  static auto* rest = new std::shared_ptr<char>;  // never destroyed, since it may be asked for while the process ends
+  static size_t left = 0;
+  std::lock_guard lock(mutex);
+  if (left < bytes) {
+    *rest = mapped(kShared);
+    left = kShared;
+  }
+  std::shared_ptr<char> taken = *rest;
+  *rest = {taken, taken.get() + bytes};
+  left -= bytes;
+  return taken;
+}
+
 }  // namespace
 
 Buffer::Buffer(const std::shared_ptr<Meter>& meter, size_t bytes) {
+  constexpr size_t kFew = size_t(64) << 10;
   // Whole lines, and one more, so that whole vectors may be read at the end.
   const size_t whole = rounded_up(bytes, kLine) + kLine;
-  if (kFromSystem && bytes >= kLargePage) {
-    const size_t mapped = rounded_up(whole, kSmallPage);
-    data_ = {map_memory(mapped), Free{mapped}};
-    if (!data_) throw std::bad_alloc();
-  } else {
-    data_ = {static_cast<char*>(::operator new(whole, std::align_val_t(kLine))), Free{0}};
-  }
+  if (!kFromSystem || bytes < kFew)
+    data_ = {static_cast<char*>(::operator new(whole, std::align_val_t(kLine))),
+             [](char* p) { ::operator delete(p, std::align_val_t(kLine)); }};
+  else
+    data_ = bytes < kLargePage ? shared(whole) : mapped(whole);
   size_ = bytes;
   charge_ = Charge(meter, int64_t(bytes));
-}
-
-void Buffer::Free::operator()(char* data) const {
-  if (mapped > 0)
-    unmap_memory(data, mapped);
-  else
-    ::operator delete(data, std::align_val_t(kLine));
 }
 
 }  // namespace mlxcel::native

@@ -50,8 +50,8 @@ class Charge {
   int64_t bytes_ = 0;
 };
 
-// Memory that begins at a cache line. It is not cleared, and the system gives pages of it only when they are touched:
-// large ones for a large buffer, since memory that is read in one go is read faster then.
+// Memory that begins at a cache line. It is not cleared, and the system gives pages of it only when they are touched: large
+// ones, since memory that is read in one go is read faster then, and touched faster for the first time.
 class Buffer {
  public:
   static constexpr size_t kLine = 64, kLargePage = size_t(2) << 20;
@@ -65,12 +65,7 @@ class Buffer {
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
-  struct Free {
-    size_t mapped;  // bytes that came from the system itself; 0: from operator new
-    void operator()(char* data) const;
-  };
-
-  std::unique_ptr<char, Free> data_;
+  std::shared_ptr<char> data_;
   size_t size_ = 0;
   Charge charge_;
 };

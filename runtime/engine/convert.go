@@ -3,7 +3,9 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"mlxcel/runtime/program"
 	"mlxcel/runtime/weights"
@@ -69,26 +71,37 @@ func convert(w *program.Weight, checkpoint *weights.Checkpoint, buffer []byte) (
 		buffer = make([]byte, size)
 	}
 	buffer = buffer[:size]
-	var working sync.WaitGroup
-	var lock sync.Mutex
-	var failed error
+	type task struct {
+		name string
+		load func(dst []byte) error
+		dst  []byte
+	}
+	var tasks []task
 	rest := buffer
 	for _, name := range w.Tensors {
 		for _, part := range checkpoint.Tensors[name].Parts {
-			if part.Load == nil {
-				continue
+			if part.Load != nil {
+				tasks = append(tasks, task{name, part.Load, rest[:part.Size]})
+				rest = rest[part.Size:]
 			}
-			dst := rest[:part.Size]
-			rest = rest[part.Size:]
-			working.Go(func() {
-				if err := part.Load(dst); err != nil {
-					lock.Lock()
-					defer lock.Unlock()
-					failed = errors.Join(failed, fmt.Errorf("tensor %s: %w", name, err))
-				}
-			})
 		}
 	}
+	var working sync.WaitGroup
+	var next atomic.Int64
+	failed := make([]error, min(len(tasks), runtime.GOMAXPROCS(0)))
+	for i := range failed {
+		working.Go(func() {
+			for failed[i] == nil {
+				n := int(next.Add(1)) - 1
+				if n >= len(tasks) {
+					return
+				}
+				if err := tasks[n].load(tasks[n].dst); err != nil {
+					failed[i] = fmt.Errorf("tensor %s: %w", tasks[n].name, err)
+				}
+			}
+		})
+	}
 	working.Wait()
-	return buffer, failed
+	return buffer, errors.Join(failed...)
 }

@@ -236,7 +236,7 @@ func (h *ggufHeader) halfHead(t ggufTensor, module string, config map[string]any
 func (t ggufTensor) plain(name string, rows rowSource) Tensor {
 	parts := []Part{{Path: rows.path, Offset: t.offset, Size: t.size}}
 	if rows.half > 0 {
-		parts = rows.parts(rows.rowBytes, keep)
+		parts = rows.parts(converter{rows.rowBytes, keep})
 	}
 	return Tensor{Name: name, DType: ggufTypes[t.kind].dtype, Shape: ints(t.dims), Parts: parts}
 }

@@ -57,7 +57,7 @@ type rowSource struct {
 }
 
 const (
-	partBytes  = 8 << 20   // about the most bytes of the file that make one part
+	partBytes  = 512 << 10 // about the most bytes of the file that make one part: parts are made by several threads
 	chunkBytes = 128 << 10 // about what is read at once: it stays in the processor's cache
 )
 
@@ -67,23 +67,82 @@ func (s rowSource) step(size int64) int64 {
 	return max(1, size/s.rowBytes/unit) * unit
 }
 
-// parts describes the rows, in order, each converted to outBytes bytes. Convert
-// gets whole rows and writes to the start of dst.
-func (s rowSource) parts(outBytes int64, convert func(dst, src []byte)) []Part {
+// converter makes outBytes bytes of each row. Convert gets whole rows and writes
+// to the start of dst.
+type converter struct {
+	outBytes int64
+	convert  func(dst, src []byte)
+}
+
+// parts describes the rows, in order, each converted.
+func (s rowSource) parts(c converter) []Part {
+	return s.partsBy(c.outBytes, func(dst []byte, first, n int64) error { return s.load(dst, first, n, c) })
+}
+
+// partsBy describes the rows, in order, of outBytes bytes each, that load makes.
+func (s rowSource) partsBy(outBytes int64, load func(dst []byte, first, n int64) error) []Part {
 	var parts []Part
 	step := s.step(partBytes)
 	for first := int64(0); first < s.rows; first += step {
 		n := min(step, s.rows-first)
-		parts = append(parts, Part{
-			Size: n * outBytes,
-			Load: func(dst []byte) error { return s.load(dst, first, n, outBytes, convert) },
-		})
+		parts = append(parts, Part{Size: n * outBytes, Load: func(dst []byte) error { return load(dst, first, n) }})
 	}
 	return parts
 }
 
+// split describes the rows converted in several ways. Whoever loads the parts of
+// the first way makes those of the others on the way, and they are kept until
+// they are loaded, so that the file is read once.
+func (s rowSource) split(first converter, others ...converter) [][]Part {
+	type place struct {
+		row int64
+		way int
+	}
+	var lock sync.Mutex
+	kept := map[place][]byte{}
+	all := [][]Part{s.partsBy(first.outBytes, func(dst []byte, row, n int64) error {
+		made := make([][]byte, len(others))
+		rest := make([][]byte, len(others))
+		for i, c := range others {
+			made[i] = make([]byte, n*c.outBytes)
+			rest[i] = made[i]
+		}
+		err := s.load(dst, row, n, converter{first.outBytes, func(dst, src []byte) {
+			first.convert(dst, src)
+			for i, c := range others {
+				c.convert(rest[i], src)
+				rest[i] = rest[i][int64(len(src))/s.rowBytes*c.outBytes:]
+			}
+		}})
+		if err != nil {
+			return err
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		for i := range others {
+			kept[place{row, i}] = made[i]
+		}
+		return nil
+	})}
+	for i, c := range others {
+		all = append(all, s.partsBy(c.outBytes, func(dst []byte, row, n int64) error {
+			at := place{row, i}
+			lock.Lock()
+			made, ok := kept[at]
+			delete(kept, at)
+			lock.Unlock()
+			if !ok {
+				return s.load(dst, row, n, c)
+			}
+			copy(dst, made)
+			return nil
+		}))
+	}
+	return all
+}
+
 // load reads n rows and converts them into dst.
-func (s rowSource) load(dst []byte, first, n, outBytes int64, convert func(dst, src []byte)) error {
+func (s rowSource) load(dst []byte, first, n int64, c converter) error {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return err
@@ -104,7 +163,7 @@ func (s rowSource) load(dst []byte, first, n, outBytes int64, convert func(dst, 
 			s.order(ordered, src)
 			src = ordered[:len(src)]
 		}
-		convert(dst[done*outBytes:], src)
+		c.convert(dst[done*c.outBytes:], src)
 	}
 	return nil
 }
@@ -142,10 +201,12 @@ func (t ggufTensor) quantized(module string, rows rowSource, wide bool) []Tensor
 	}
 	words, groups := cols*int64(quantBits(t.kind))/32, cols/groupSize
 	scaleBytes := groups * int64(scaleType.Size())
+	parts := rows.split(converter{4 * words, packer(t.kind)},
+		converter{scaleBytes, scaler(t.kind, wide)}, converter{scaleBytes, biaser(t.kind, wide)})
 	return []Tensor{
-		{module + ".weight", bindings.U32, shape(words), rows.parts(4*words, packer(t.kind))},
-		{module + ".scales", scaleType, shape(groups), rows.parts(scaleBytes, scaler(t.kind, wide))},
-		{module + ".biases", scaleType, shape(groups), rows.parts(scaleBytes, biaser(t.kind, wide))},
+		{module + ".weight", bindings.U32, shape(words), parts[0]},
+		{module + ".scales", scaleType, shape(groups), parts[1]},
+		{module + ".biases", scaleType, shape(groups), parts[2]},
 	}
 }
 
