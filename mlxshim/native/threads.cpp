@@ -164,6 +164,7 @@ class RangeJob : public Job {
 
 void parallel_for(int threads, int64_t n, const std::function<void(int64_t begin, int64_t end)>& f) {
   if (n <= 0) return;
+  if (n == 1) return f(0, 1);
   // A few parts a thread, so that one that is held up does not hold up the others for long.
   const RangeJob job(int(std::min<int64_t>(n, int64_t(4) * threads)), n, f);
   pool().run(threads, job);

@@ -57,6 +57,9 @@ func (c *conversion) next() ([]byte, error) {
 
 func (c *conversion) stop() { close(c.ended) }
 
+// worthAThread is how many bytes take longer to make than a goroutine to start.
+const worthAThread = 128 << 10
+
 // convert makes the parts of a weight that have to be made, all at once, in the buffer if it is large enough.
 func convert(w *program.Weight, checkpoint *weights.Checkpoint, buffer []byte) ([]byte, error) {
 	var size int64
@@ -88,20 +91,22 @@ func convert(w *program.Weight, checkpoint *weights.Checkpoint, buffer []byte) (
 	}
 	var working sync.WaitGroup
 	var next atomic.Int64
-	failed := make([]error, min(len(tasks), runtime.GOMAXPROCS(0)))
-	for i := range failed {
-		working.Go(func() {
-			for failed[i] == nil {
-				n := int(next.Add(1)) - 1
-				if n >= len(tasks) {
-					return
-				}
-				if err := tasks[n].load(tasks[n].dst); err != nil {
-					failed[i] = fmt.Errorf("tensor %s: %w", tasks[n].name, err)
-				}
+	failed := make([]error, max(1, min(int(size/worthAThread), len(tasks), runtime.GOMAXPROCS(0))))
+	work := func(i int) {
+		for failed[i] == nil {
+			n := int(next.Add(1)) - 1
+			if n >= len(tasks) {
+				return
 			}
-		})
+			if err := tasks[n].load(tasks[n].dst); err != nil {
+				failed[i] = fmt.Errorf("tensor %s: %w", tasks[n].name, err)
+			}
+		}
 	}
+	for i := range failed[1:] {
+		working.Go(func() { work(i + 1) })
+	}
+	work(0)
 	working.Wait()
 	return buffer, errors.Join(failed...)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -141,6 +142,9 @@ func (s rowSource) split(first converter, others ...converter) [][]Part {
 	return all
 }
 
+// readBuffers are buffers to read into: memory that was used before is faster.
+var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // load reads n rows and converts them into dst.
 func (s rowSource) load(dst []byte, first, n int64, c converter) error {
 	f, err := os.Open(s.path)
@@ -149,11 +153,11 @@ func (s rowSource) load(dst []byte, first, n int64, c converter) error {
 	}
 	defer f.Close()
 	step := min(n, s.step(chunkBytes))
-	buf := make([]byte, step*s.rowBytes)
-	var ordered []byte
-	if s.half > 0 {
-		ordered = make([]byte, len(buf))
-	}
+	size := step * s.rowBytes
+	both := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(both)
+	*both = slices.Grow((*both)[:0], int(2*size))[:2*size]
+	buf, ordered := (*both)[:size], (*both)[size:]
 	for done := int64(0); done < n; done += step {
 		src := buf[:min(step, n-done)*s.rowBytes]
 		if err := readAt(f, s.offset+(first+done)*s.rowBytes, src); err != nil {
