@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -125,11 +126,15 @@ func (p *project) generate(ctx context.Context, backend string, promptTokens, n 
 
 // measure runs a program and returns its stdout.
 func (p *project) measure(ctx context.Context, name string, args ...string) ([]byte, error) {
-	cmd := process(ctx, p.root, name, args...)
+	return p.stdout(process(ctx, p.root, name, args...))
+}
+
+// stdout runs cmd and returns what it writes there.
+func (p *project) stdout(cmd *exec.Cmd) ([]byte, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return nil, p.failure(cmd, errs.String(), filepath.Base(name), err)
+		return nil, p.failure(cmd, errs.String(), filepath.Base(cmd.Path), err)
 	}
 	return out.Bytes(), nil
 }

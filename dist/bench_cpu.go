@@ -217,9 +217,9 @@ func (p *project) benchNative(ctx context.Context, tools buildTools) error {
 		words := strings.Fields(run)
 		cmd := process(ctx, p.root, filepath.Join(build, "bench", words[0]), words[1:]...)
 		cmd.Env = append(cmd.Environ(), "MLXCEL_PROFILE=1")
-		output, err := capture(cmd)
+		output, err := p.stdout(cmd)
 		if err != nil {
-			return p.failure(cmd, output, words[0], err)
+			return err
 		}
 		fmt.Printf("\n%s:\n\n%s", run, output)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"mlxcel/loader"
@@ -56,7 +55,7 @@ func (r *Runtime) LoadModel(path string, o ModelOptions) (*Model, error) {
 		if m != nil {
 			_ = m.Close() // the first error says more
 		}
-		return nil, fmt.Errorf("model %s: %w", filepath.FromSlash(path), wrong)
+		return nil, wrong
 	}
 	return m, err
 }

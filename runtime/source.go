@@ -17,6 +17,7 @@ import (
 
 // source is a model on disk, ready to be loaded.
 type source struct {
+	path       string // as errors show it
 	checkpoint *weights.Checkpoint
 	model      *models.Model
 	tokenizer  *tokenizer.Tokenizer // nil if the checkpoint has none
@@ -26,20 +27,16 @@ type source struct {
 
 // openSource reads everything of a model but its weights.
 func openSource(path string) (*source, error) {
-	path = filepath.FromSlash(path)
 	s, err := openModel(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.readTokenizer(); err != nil {
-		return nil, fmt.Errorf("model %s: %w", path, err)
-	}
-	return s, nil
+	return s, s.readTokenizer()
 }
 
 // openModel reads what the model is, without its tokenizer.
 func openModel(path string) (*source, error) {
-	path = filepath.FromSlash(path) // as errors and reports show it
+	path = filepath.FromSlash(path)
 	checkpoint, err := weights.Open(path)
 	if err != nil {
 		return nil, err
@@ -47,7 +44,7 @@ func openModel(path string) (*source, error) {
 	if name, ok := hub.SnapshotName(checkpoint.Path); ok {
 		checkpoint.Name = name // the folder's own name is that of a commit
 	}
-	s := &source{checkpoint: checkpoint}
+	s := &source{path: path, checkpoint: checkpoint}
 	if s.model, err = models.Open(checkpoint.Config, checkpoint); err != nil {
 		return nil, fmt.Errorf("model %s: %w", path, err)
 	}
@@ -56,7 +53,12 @@ func openModel(path string) (*source, error) {
 
 // readTokenizer reads the tokenizer, the special tokens and the chat template. A model without a tokenizer takes and
 // gives token ids only.
-func (s *source) readTokenizer() error {
+func (s *source) readTokenizer() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("model %s: %w", s.path, err)
+		}
+	}()
 	c := s.checkpoint
 	s.eos = s.model.Config.EOS
 	if c.GenerationConfig != nil {

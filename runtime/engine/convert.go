@@ -62,10 +62,17 @@ const worthAThread = 128 << 10
 
 // convert makes the parts of a weight that have to be made, all at once, in the buffer if it is large enough.
 func convert(w *program.Weight, checkpoint *weights.Checkpoint, buffer []byte) ([]byte, error) {
+	type task struct {
+		name string
+		part weights.Part
+		at   int64 // in the buffer
+	}
+	var tasks []task
 	var size int64
 	for _, name := range w.Tensors {
 		for _, part := range checkpoint.Tensors[name].Parts {
 			if part.Load != nil {
+				tasks = append(tasks, task{name, part, size})
 				size += part.Size
 			}
 		}
@@ -74,21 +81,6 @@ func convert(w *program.Weight, checkpoint *weights.Checkpoint, buffer []byte) (
 		buffer = make([]byte, size)
 	}
 	buffer = buffer[:size]
-	type task struct {
-		name string
-		load func(dst []byte) error
-		dst  []byte
-	}
-	var tasks []task
-	rest := buffer
-	for _, name := range w.Tensors {
-		for _, part := range checkpoint.Tensors[name].Parts {
-			if part.Load != nil {
-				tasks = append(tasks, task{name, part.Load, rest[:part.Size]})
-				rest = rest[part.Size:]
-			}
-		}
-	}
 	var working sync.WaitGroup
 	var next atomic.Int64
 	failed := make([]error, max(1, min(int(size/worthAThread), len(tasks), runtime.GOMAXPROCS(0))))
@@ -98,8 +90,9 @@ func convert(w *program.Weight, checkpoint *weights.Checkpoint, buffer []byte) (
 			if n >= len(tasks) {
 				return
 			}
-			if err := tasks[n].load(tasks[n].dst); err != nil {
-				failed[i] = fmt.Errorf("tensor %s: %w", tasks[n].name, err)
+			t := tasks[n]
+			if err := t.part.Load(buffer[t.at : t.at+t.part.Size]); err != nil {
+				failed[i] = fmt.Errorf("tensor %s: %w", t.name, err)
 			}
 		}
 	}

@@ -340,7 +340,7 @@ func TestLibraryHoldsWhatIsCounted(t *testing.T) {
 	e := start(t, "native", tinyPath("llama-f32-q4-g32-tied"), Options{Slots: 8, CacheTokens: 12 * pageTokens, MaxTokens: 256, Chunk: 32})
 	steps := 0
 	require.NoError(t, e.do(func(l *loop) {
-		page := pageBytes(stateParams(l.programs[variant{limits: l.limits(1, 1, 1, false)}].recorded, l.activation, 1, 64))
+		page := pageBytes(stateParams(l.programs[variant{limits: l.limits(1, 1, false)}].recorded, l.activation, 1, 64))
 		l.fault = func() error {
 			bytes, err := l.state.Bytes()
 			if steps++; err == nil && bytes > int64(l.cache.used)*page {

@@ -272,7 +272,7 @@ func (e *Engine) Stages(tokens int) (string, error) {
 	}
 	ch := make(chan answer, 1)
 	err := e.do(func(l *loop) {
-		p, err := l.program(tokens, 1, 1, sample.Features{}, false)
+		p, err := l.program(tokens, 1, sample.Features{}, false)
 		if err != nil {
 			ch <- answer{"", err}
 			return

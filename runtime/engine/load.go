@@ -175,12 +175,12 @@ func contextTokens(asked, trained int) (int, error) {
 // limits are what the program for a step of these counts is recorded for. A run of a program costs what its own counts do,
 // and each program takes memory, and the time of some steps when it is made: so there are but three sizes, for the next
 // token of one sequence, for that of several, and for prompts.
-func (l *loop) limits(tokens, rows, sequences int, hidden bool) program.Limits {
-	limits := program.Limits{Tokens: 1, Rows: rows, Sequences: 1}
+func (l *loop) limits(tokens, rows int, hidden bool) program.Limits {
+	limits := program.Limits{Tokens: 1, Sequences: 1}
 	switch {
 	case tokens > l.most:
 		limits.Tokens, limits.Sequences = max(l.chunk+l.most, tokens), l.most
-	case tokens > 1 || sequences > 1:
+	case tokens > 1:
 		limits.Tokens, limits.Sequences = l.most, l.most
 	}
 	switch {
@@ -207,8 +207,8 @@ type loaded struct {
 }
 
 // program returns the program for the counts of a step, recording it when it is the first of its kind.
-func (l *loop) program(tokens, rows, sequences int, tail sample.Features, hidden bool) (*loaded, error) {
-	v := variant{l.limits(tokens, rows, sequences, hidden), tail, hidden}
+func (l *loop) program(tokens, rows int, tail sample.Features, hidden bool) (*loaded, error) {
+	v := variant{l.limits(tokens, rows, hidden), tail, hidden}
 	if p, ok := l.programs[v]; ok {
 		return p, nil
 	}

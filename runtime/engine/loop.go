@@ -135,7 +135,7 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 		l.fault = func() error { return nil }
 	}
 	// The library says here, and not at the first request, if it lacks an op.
-	if _, err = l.program(1, 1, 1, sample.Features{}, false); err != nil {
+	if _, err = l.program(1, 1, sample.Features{}, false); err != nil {
 		return nil, err
 	}
 	l.facts.WeightBytes, l.facts.LoadTime = l.weights.bytes, time.Since(begin)
@@ -452,7 +452,7 @@ func (l *loop) launch(b *batch, features sample.Features, hidden bool, st *step)
 	if err := l.fault(); err != nil {
 		return err
 	}
-	p, err := l.program(len(b.tokens), len(b.rows), len(b.slots), features, hidden)
+	p, err := l.program(len(b.tokens), len(b.rows), features, hidden)
 	if err != nil {
 		return err
 	}

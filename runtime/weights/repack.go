@@ -103,17 +103,16 @@ func (s rowSource) split(first converter, others ...converter) [][]Part {
 	kept := map[place][]byte{}
 	all := [][]Part{s.partsBy(first.outBytes, func(dst []byte, row, n int64) error {
 		made := make([][]byte, len(others))
-		rest := make([][]byte, len(others))
 		for i, c := range others {
 			made[i] = make([]byte, n*c.outBytes)
-			rest[i] = made[i]
 		}
+		done := int64(0)
 		err := s.load(dst, row, n, converter{first.outBytes, func(dst, src []byte) {
 			first.convert(dst, src)
 			for i, c := range others {
-				c.convert(rest[i], src)
-				rest[i] = rest[i][int64(len(src))/s.rowBytes*c.outBytes:]
+				c.convert(made[i][done*c.outBytes:], src)
 			}
+			done += int64(len(src)) / s.rowBytes
 		}})
 		if err != nil {
 			return err
