@@ -48,10 +48,10 @@ echo "mlxcel $(cat "$from/commit"), $(date -u +%F), $(nvidia-smi --query-gpu=nam
 
 if wanted doctor; then
   title "The GPU is found"
-  check doctor 60 "device +cuda" ./mlxcel doctor --device cuda -m models/*.gguf; show doctor 30
+  check doctor 60 "uses +cuda:0" ./mlxcel doctor --device cuda -m models/*.gguf; show doctor 30
   uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -1)
-  check by_number 60 "device +cuda" ./mlxcel doctor --device cuda:0
-  check by_uuid 60 "device +cuda" ./mlxcel doctor --device "$uuid"
+  check by_number 60 "uses +cuda:0" ./mlxcel doctor --device cuda:0
+  check by_uuid 60 "uses +cuda:0" ./mlxcel doctor --device "$uuid"
   check refuses_number 60 "there is no GPU cuda:7, only cuda:0 \(" ./mlxcel doctor --device cuda:7
   check hidden 60 "computing on the CPU: CUDA_VISIBLE_DEVICES is" env CUDA_VISIBLE_DEVICES= ./mlxcel generate -m models/*.gguf -p Hi -n 4; show hidden 3
 fi
@@ -118,15 +118,19 @@ if wanted little; then
   done
   check refuses_little 60 "does not fit into the GPU's memory" ./mlxcel bench --device cuda --random 8b --bits 16; show refuses_little 2
   pid=$ballast_PID; eval "exec ${ballast[1]}>&-"; wait "$pid"
+  for share in 0.054 0.072; do
+    check "share_$share" 60 median ./mlxcel bench --device cuda --random 8b --gpu-memory $share --prompt 2048 -n 64 --rounds 3; grep -E "^(median|memory)" "$logs/share_$share.log" | sed 's/^/      /'
+  done
   # Room that is promised and then gone: the ballast comes while the server answers. The request fails, and the server goes on.
   ./mlxcel-server --device cuda -m models/*.gguf --port 18099 -q > "$logs/server_oom.log" 2>&1 & server=$!
   ask() { curl -s -m 60 127.0.0.1:18099/v1/chat/completions -d "{\"messages\":[{\"role\":\"user\",\"content\":\"$1\"}],\"max_tokens\":8}"; }
-  for _ in $(seq 100); do ask Hi > /dev/null && break; sleep .2; done
+  for _ in $(seq 100); do curl -sf 127.0.0.1:18099/health > /dev/null && break; sleep .2; done
   coproc ballast { python3 "$from/ballast.py" 30000000; }
   read -r left <&"${ballast[0]}"; echo "      $left"
-  ask "$(printf 'word%.0s ' $(seq 6000))" > "$logs/oom_answer.log"; cut -c1-300 "$logs/oom_answer.log" | sed 's/^/      /'
+  export -f ask
+  check out_of_memory 60 '"error":.*memory' bash -c 'ask "$(printf "word%.0s " $(seq 6000))"'; cut -c1-300 "$logs/out_of_memory.log" | sed 's/^/      /'
   pid=$ballast_PID; eval "exec ${ballast[1]}>&-"; wait "$pid"
-  export -f ask; check after_oom 60 '"content"' bash -c 'ask Hi'
+  check after_oom 60 '"content"' bash -c 'ask Hi'
   kill "$server"; wait "$server"
 fi
 
