@@ -128,7 +128,7 @@ if wanted little; then
   coproc ballast { python3 "$from/ballast.py" 30000000; }
   read -r left <&"${ballast[0]}"; echo "      $left"
   export -f ask
-  check out_of_memory 60 '"error":.*memory' bash -c 'ask "$(printf "word%.0s " $(seq 6000))"'; cut -c1-300 "$logs/out_of_memory.log" | sed 's/^/      /'
+  check out_of_memory 60 '"error":.*(OUT_OF_MEMORY|out of memory)' bash -c 'ask "$(printf "word%.0s " $(seq 6000))"'; cut -c1-300 "$logs/out_of_memory.log" | sed 's/^/      /'
   pid=$ballast_PID; eval "exec ${ballast[1]}>&-"; wait "$pid"
   check after_oom 60 '"content"' bash -c 'ask Hi'
   kill "$server"; wait "$server"
