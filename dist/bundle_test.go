@@ -219,3 +219,38 @@ func TestTraps(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, string(output), "mlxcel: ncclAllGather was called, of libnccl.so.2, which this release leaves out")
 }
+
+// What is signed is what the archive holds and the manifest describes; what was built stays as it is, and files of others
+// are not touched.
+func TestSign(t *testing.T) {
+	p, _ := newProject(t)
+	from := t.TempDir()
+	program, other := write(t, "program", from, "mlxcel.exe"), write(t, "MLX", from, "mlx.dll")
+	b := &bundle{
+		flavor: flavor{target: windowsTarget, variant: "cpu"}, version: "1.2.3", texts: map[string][]byte{},
+		files: map[string]string{"mlxcel.exe": program, "lib/cpu/mlx.dll": other},
+	}
+	signer := write(t, "package main\n\nimport \"os\"\n\nfunc main() {\n\tf, _ := os.OpenFile(os.Args[2], os.O_APPEND|os.O_WRONLY, 0)\n"+
+		"\t_, _ = f.WriteString(\" signed by \" + os.Args[1])\n\t_ = f.Close()\n}\n", t.TempDir(), "signer.go")
+	t.Setenv("MLXCEL_SIGN", "go run "+signer+` "me"`)
+	require.NoError(t, p.sign(t.Context(), b, map[string]string{"mlxcel.exe": program}))
+	require.NoError(t, p.addManifest(b))
+	archive, err := p.writeArchive(t.Context(), b, t.TempDir())
+	require.NoError(t, err)
+	dir, err := unpackArchive(archive, t.TempDir())
+	require.NoError(t, err)
+	m, err := readManifest(dir)
+	require.NoError(t, err)
+	for path, want := range map[string]string{"mlxcel.exe": "program signed by me", "lib/cpu/mlx.dll": "MLX"} {
+		have, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
+		require.NoError(t, err)
+		require.Equal(t, want, string(have))
+		require.Contains(t, m.Files, manifestItem{path, int64(len(want)), sha([]byte(want))})
+	}
+	text, err := os.ReadFile(program)
+	require.NoError(t, err)
+	require.Equal(t, "program", string(text))
+
+	t.Setenv("MLXCEL_SIGN", filepath.Join(from, "none"))
+	require.ErrorContains(t, p.sign(t.Context(), b, map[string]string{"mlxcel.exe": program}), "signing mlxcel.exe")
+}

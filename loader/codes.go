@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"mlxcel/bindings"
+	"mlxcel/internal/held"
 )
 
 // A Code names a kind of problem in a word or two, so that it can be looked up. `mlxcel doctor` prints it.
@@ -15,6 +16,7 @@ const (
 	BundleMissing  Code = "bundle-missing"
 	FileMissing    Code = "file-missing"
 	FileUnreadable Code = "file-unreadable"
+	FileHeld       Code = "file-held"
 	FileDamaged    Code = "file-damaged"
 	WrongVersion   Code = "wrong-version"
 	LoadRefused    Code = "load-refused"
@@ -44,6 +46,8 @@ var Codes = []ExplainedCode{
 		"Unzip the archive again; if the file goes again, make an exception for the folder in the virus scanner."},
 	{FileUnreadable, "A file of the folder lib may not be read by this user.",
 		"Unzip the archive as the user who runs mlxcel, or give that user the right to read."},
+	{FileHeld, "Another program holds a file of the folder lib, as a virus scanner does that looks at new files, or an unzip that still runs.",
+		"Try again in a minute; if it stays, make an exception for the folder in the virus scanner."},
 	{FileDamaged, "A file of the folder lib is cut short or is no library for this system: an unzip that was stopped, a full disk.",
 		"Unzip the archive again."},
 	{WrongVersion, "The files in the folder lib are of different releases.",
@@ -89,6 +93,14 @@ func codeOr(err error, other Code) Code {
 	return other
 }
 
+// refused is the cause of a library that the system does not load.
+func refused(err error) error {
+	if held.Opening(err) {
+		return err // has a code of its own
+	}
+	return problem{LoadRefused, err}
+}
+
 // codeOf is the code of a problem with a file of the bundle, by its cause, which may be nil.
 func codeOf(cause error) Code {
 	other := FileDamaged
@@ -99,6 +111,8 @@ func codeOf(cause error) Code {
 		other = FileMissing
 	case errors.Is(cause, fs.ErrPermission):
 		other = FileUnreadable
+	case held.Opening(cause):
+		other = FileHeld
 	}
 	return codeOr(cause, other)
 }

@@ -46,8 +46,11 @@ func (s *search) fail(path string, cause error, format string, args ...any) erro
 	problem := fmt.Sprintf(format, args...)
 	s.note(path, "%s", problem)
 	code, help := codeOf(cause), remedy
-	if code == FolderName {
+	switch code {
+	case FolderName:
 		help = "move mlxcel to a folder with a plain name, or use --device cpu"
+	case FileHeld:
+		help = "try again in a minute; if it stays, make an exception for the folder in the virus scanner"
 	}
 	return &OpenError{Code: code, Problem: problem, Remedy: help, Attempts: s.attempts, Err: cause}
 }

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"mlxcel/internal/held"
 )
 
 // The libraries of a bundle are looked at before they are loaded, because the
@@ -29,7 +30,7 @@ func (s *search) checkImages(dir string) error {
 }
 
 func (s *search) checkImage(path string) error {
-	f, err := os.Open(path)
+	f, err := held.Open(path)
 	if err != nil {
 		return s.fail(path, err, "the library %s cannot be read: %v", path, reason(err))
 	}
@@ -53,7 +54,7 @@ const marker = "mlxshim-built-for-mlx="
 
 // builtFor returns the MLX version that the shim at path was built for.
 func (s *search) builtFor(path string) (string, error) {
-	data, err := os.ReadFile(path)
+	data, err := held.ReadFile(path)
 	if err != nil {
 		return "", s.fail(path, err, "the library %s cannot be read: %v", path, reason(err))
 	}

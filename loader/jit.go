@@ -7,13 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"mlxcel/internal/held"
 )
 
 // jitCache returns the folder in which the kernels for a GPU that are compiled on this machine are kept: one for each
 // build of the backend library and kind of GPU, as what another one has compiled would be wrong. Where it cannot be
 // written, it is a temporary folder, and note says so.
 func (s *search) jitCache(shim string, g GPU) (string, error) {
-	data, err := os.ReadFile(shim)
+	data, err := held.ReadFile(shim)
 	if err != nil {
 		return "", s.fail(shim, err, "the library %s cannot be read: %v", shim, reason(err))
 	}

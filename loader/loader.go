@@ -193,7 +193,7 @@ func (s *search) open(v variant, dir, jitCache string) (*bindings.Library, error
 	}
 	handle, err := openPrivate(path)
 	if err != nil {
-		return nil, s.fail(path, problem{LoadRefused, err}, "the library %s cannot be opened: %v", path, err)
+		return nil, s.fail(path, refused(err), "the library %s cannot be opened: %v", path, err)
 	}
 	library, err := bindings.New(func(name string) (uintptr, error) { return symbol(handle, name) })
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *search) openMLX(v variant, path, shim, want, jitCache string) error {
 	mlx, err := openShared(path)
 	if err != nil {
 		delete(process.dirs, v.backend) // nothing was loaded
-		return s.fail(path, problem{LoadRefused, err}, "the library %s cannot be opened: %v", path, err)
+		return s.fail(path, refused(err), "the library %s cannot be opened: %v", path, err)
 	}
 	have, err := mlxVersion(mlx)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"mlxcel/internal/held"
+
 	"golang.org/x/sys/windows"
 )
 
@@ -164,8 +166,12 @@ func setenv(name, value string) error {
 // openShared opens the library at path; what it needs is searched in its own
 // folder, in the bundle and in System32.
 func openShared(path string) (uintptr, error) {
-	h, err := windows.LoadLibraryEx(path, 0, windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR|windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS)
-	return uintptr(h), err
+	var library windows.Handle
+	err := held.Retry(held.Opening, func() (err error) {
+		library, err = windows.LoadLibraryEx(path, 0, windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR|windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS)
+		return err
+	})
+	return uintptr(library), err
 }
 
 // openPrivate is openShared: on Windows a symbol is looked up in the library that

@@ -27,7 +27,13 @@ File::File(std::string path) : Object(kKind), path_(std::move(path)) {
     bool share = wide.rfind(L"\\\\", 0) == 0;
     wide = share ? L"\\\\?\\UNC" + wide.substr(1) : L"\\\\?\\" + wide;
   }
-  errno_t error = _wsopen_s(&descriptor_, wide.c_str(), _O_RDONLY | _O_BINARY, _SH_DENYNO, 0);
+  errno_t error;
+  // A virus scanner may hold a file that was just downloaded: for three seconds at most it is tried again.
+  for (DWORD wait = 10, waited = 0;; waited += wait, wait = std::min<DWORD>(2 * wait, 200)) {
+    error = _wsopen_s(&descriptor_, wide.c_str(), _O_RDONLY | _O_BINARY, _SH_DENYNO, 0);
+    if (error == 0 || _doserrno != ERROR_SHARING_VIOLATION || waited >= 3000) break;
+    Sleep(wait);
+  }
   if (error != 0) fail(MLXSHIM_ERR_IO, "cannot open ", path_, ": error ", error);
   size_ = _filelengthi64(descriptor_);
   if (size_ < 0) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"mlxcel/internal/held"
+
 	"github.com/gofrs/flock"
 )
 
@@ -186,11 +188,11 @@ func moveInto(root *os.Root, from, to string) error {
 // rename and remove wait for programs that hold a file for a moment, where that is a hindrance.
 
 func rename(root *os.Root, from, to string) error {
-	return patiently(func() error { return root.Rename(from, to) })
+	return held.Retry(held.Replacing, func() error { return root.Rename(from, to) })
 }
 
 func remove(root *os.Root, name string) error {
-	return patiently(func() error { return removeFrom(root, name) })
+	return held.Retry(held.Replacing, func() error { return removeFrom(root, name) })
 }
 
 func copyFile(root *os.Root, from, to string) error {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"mlxcel/internal/held"
+
 	"github.com/gofrs/flock"
 )
 
@@ -42,7 +44,7 @@ func (s Settings) Remove(model string) (freed int64, err error) {
 	freed = diskUse(filepath.Join(s.Cache, repo))
 	// It goes in one step, so that no half of a model is left when this is interrupted.
 	if err := rename(cache, repo, trash+rand.Text()); err != nil {
-		if isHeld(err) {
+		if held.Replacing(err) {
 			err = errors.New("a file of it is open in another program: end that one first")
 		}
 		return 0, fmt.Errorf("%s: %w", model, err)

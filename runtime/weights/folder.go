@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mlxcel/internal/held"
 )
 
 const indexName = "model.safetensors.index.json"
@@ -81,7 +83,7 @@ func readFile(path string) ([]byte, error) {
 	}
 	var b []byte
 	if err == nil {
-		b, err = os.ReadFile(path)
+		b, err = held.ReadFile(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read: %w", path, err)

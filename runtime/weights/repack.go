@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"mlxcel/bindings"
+	"mlxcel/internal/held"
 )
 
 // MLX's affine quantization has value = scale*q + bias for each group of
@@ -146,7 +146,7 @@ var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // load reads n rows and converts them into dst.
 func (s rowSource) load(dst []byte, first, n int64, c converter) error {
-	f, err := os.Open(s.path)
+	f, err := held.Open(s.path)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func wideTensors(path string, tensors []ggufTensor) ([]bool, error) {
 
 // exceedsHalf reports whether a bias of the tensor is too large for an F16.
 func (t ggufTensor) exceedsHalf(path string) (bool, error) {
-	f, err := os.Open(path)
+	f, err := held.Open(path)
 	if err != nil {
 		return false, fmt.Errorf("%s cannot be read: %w", path, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"mlxcel/bindings"
+	"mlxcel/internal/held"
 )
 
 // The values of [Checkpoint.Format].
@@ -173,13 +174,13 @@ func openRegular(path string) (*os.File, int64, error) {
 	if !info.Mode().IsRegular() {
 		return nil, 0, errors.New("it is not a regular file")
 	}
-	f, err := os.Open(path)
+	f, err := held.Open(path)
 	return f, info.Size(), err
 }
 
 // readRange fills b with the bytes of a file from offset on.
 func readRange(path string, offset int64, b []byte) error {
-	f, err := os.Open(path)
+	f, err := held.Open(path)
 	if err != nil {
 		return err
 	}
