@@ -83,6 +83,7 @@ func (p *project) auditFolder(ctx context.Context, dir string, out io.Writer) er
 	a.note("mlxcel %s, %s-%s, MLX %s", m.Version, m.Target, m.Variant, m.MLX)
 	a.checkManifest()
 	a.checkLicenses()
+	a.checkParts()
 	f, err := findFlavor(m.Target, m.Variant)
 	if err != nil {
 		return err

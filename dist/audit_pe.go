@@ -241,7 +241,7 @@ func isDebugRuntime(dll string) bool {
 	return slices.Contains(debug, dll)
 }
 
-// checkOwnFlags checks what makes an attacker's life harder.
+// checkOwnFlags checks what makes an attacker's life harder, and that programs write to the console.
 func (a *audit) checkOwnFlags(name string, image *peImage) {
 	for _, flag := range []struct {
 		bit  uint16
@@ -254,5 +254,8 @@ func (a *audit) checkOwnFlags(name string, image *peImage) {
 		if image.flags&flag.bit == 0 {
 			a.problem("%s lacks %s", name, flag.name)
 		}
+	}
+	if strings.HasSuffix(name, ".exe") && !image.console {
+		a.problem("%s is not a program for the console", name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,12 +21,13 @@ type fakePE struct {
 	imports, delayed []string
 	gpuCode          []byte
 	text             string // stands somewhere in the file
+	subsystem        uint16
 }
 
 const safeFlags = pe.IMAGE_DLLCHARACTERISTICS_DYNAMIC_BASE | pe.IMAGE_DLLCHARACTERISTICS_HIGH_ENTROPY_VA | pe.IMAGE_DLLCHARACTERISTICS_NX_COMPAT
 
 func goodPE(imports ...string) fakePE {
-	return fakePE{machine: pe.IMAGE_FILE_MACHINE_AMD64, flags: safeFlags, imports: imports}
+	return fakePE{machine: pe.IMAGE_FILE_MACHINE_AMD64, flags: safeFlags, imports: imports, subsystem: pe.IMAGE_SUBSYSTEM_WINDOWS_CUI}
 }
 
 // encode writes the file: headers, a section with the tables of imports, and one with code for GPUs.
@@ -54,7 +56,7 @@ func (f fakePE) encode() []byte {
 	if f.gpuCode != nil {
 		sections = append(sections, pe.SectionHeader32{Name: [8]byte{'.', 'n', 'v', '_', 'f', 'a', 't', 'b'}, VirtualSize: uint32(len(f.gpuCode)), VirtualAddress: 0x100000, SizeOfRawData: uint32(len(f.gpuCode))})
 	}
-	optional := pe.OptionalHeader64{Magic: 0x20b, DllCharacteristics: f.flags, NumberOfRvaAndSizes: 16}
+	optional := pe.OptionalHeader64{Magic: 0x20b, Subsystem: f.subsystem, DllCharacteristics: f.flags, NumberOfRvaAndSizes: 16}
 	optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_IMPORT].VirtualAddress = base
 	if len(f.delayed) > 0 {
 		optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT].VirtualAddress = uint32(base + 20*(len(f.imports)+1))
@@ -103,7 +105,7 @@ func fakeRelease() map[string][]byte {
 	kernels := "#include \"mlx/own.cuh\"\n#include <cuda/atomic>\n#include <cuda_fp16.h>\n"
 	mlx := goodPE("kernel32.dll", "libopenblas.dll", "msvcp140.dll")
 	gpu := mlx
-	gpu.delayed, gpu.gpuCode, gpu.text = []string{"cublasLt64_13.dll", "nvrtc64_130_0.dll", "cudnn64_9.dll", "cufft64_12.dll"}, gpuCode(75, 80, 120), kernels
+	gpu.delayed, gpu.gpuCode, gpu.text = []string{"cublasLt64_13.dll", "nvrtc64_130_0.dll", "cudnn64_9.dll", "cufft64_12.dll"}, gpuCode(75, 80, 120), kernels+"class fmt@@"
 	nvrtc := goodPE("kernel32.dll")
 	nvrtc.text = "nvrtc-builtins64_130.dll"
 	shim := goodPE("mlx.dll", "msvcp140.dll", "api-ms-win-crt-heap-l1-1-0.dll")
@@ -114,6 +116,7 @@ func fakeRelease() map[string][]byte {
 		"lib/cuda13/include/cccl/cuda/atomic":        []byte("#if __CUDA_ARCH__ >= 900\n#include <cuda/__new>\n#endif\n"),
 		"lib/cuda13/include/cccl/cuda/__new":         []byte("int x;\n"),
 		"licenses/mlx/LICENSE":                       license,
+		"licenses/mlx-cuda-13/fmt.txt":               license,
 		"licenses/mlxcel/LICENSE":                    license,
 	}
 	for path, image := range map[string]fakePE{
@@ -142,7 +145,8 @@ func auditOf(t *testing.T, files map[string][]byte, change func(dir string, m *m
 	f, err := findFlavor(windowsTarget, "cuda13")
 	require.NoError(t, err)
 	m := &manifest{Name: "mlxcel", Version: "1.2.3", Target: f.target, Variant: f.variant, MLX: "0.1", Driver: "580", GPUs: []string{"7.5", "8.0", "12.0"},
-		Components: []component{{Name: "mlx", Licenses: []string{"licenses/mlx/LICENSE"}}, {Name: "mlxcel", Licenses: []string{"licenses/mlxcel/LICENSE"}}}}
+		Components: []component{{Name: "mlx", Licenses: []string{"licenses/mlx/LICENSE"}}, {Name: "mlxcel", Licenses: []string{"licenses/mlxcel/LICENSE"}},
+			{Name: "mlx-cuda-13", SHA256: "of a wheel", Licenses: []string{"licenses/mlx-cuda-13/fmt.txt"}}}}
 	dir := filepath.Join(t.TempDir(), "mlxcel-1.2.3-windows-amd64-cuda13")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "lib", "nvidia", "cudnn", "bin"), 0o755))
 	for path, content := range files {
@@ -191,6 +195,10 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 	nameless.text = "other"
 	foreign := goodPE("kernel32.dll")
 	foreign.machine = pe.IMAGE_FILE_MACHINE_ARM64
+	window := goodPE("kernel32.dll")
+	window.subsystem = pe.IMAGE_SUBSYSTEM_WINDOWS_GUI
+	mixed := goodPE("libopenblas.dll")
+	mixed.gpuCode, mixed.text = gpuCode(75, 80, 120), "#include <cuda/atomic>fmt@@ NVTX_INJECTION64_PATH"
 	dull := goodPE("libopenblas.dll")
 	dull.gpuCode, dull.text = gpuCode(80), "#include <cuda/atomic>"
 	for name, c := range map[string]struct {
@@ -212,6 +220,9 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 		"header of a header":  {remove("lib/nvidia/cu13/include/crt/mma.h"), "crt/mma.h: No such file"},
 		"header of new GPUs":  {remove("lib/cuda13/include/cccl/cuda/__new"), "compute capability 900: lib/cuda13/include/cccl/cuda/atomic"},
 		"named header":        {remove("lib/nvidia/cu13/include/cuda_fp16.h"), "cuda_fp16.h: No such file"},
+		"no console":          {set("mlxcel.exe", window), "mlxcel.exe is not a program for the console"},
+		"another part":        {set(gpuMLX, mixed), "nvtx is compiled into a library of mlx-cuda-13, and its terms are not beside it"},
+		"a part less":         {set(gpuMLX, dull), "the terms of fmt are there, and no library of mlx-cuda-13 contains it"},
 		"other GPUs":          {set(gpuMLX, dull), "MLX has code for [8.0], and the manifest says [7.5 8.0 12.0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,10 +254,14 @@ func TestAuditFindsTampering(t *testing.T) {
 		"missing": {func(t *testing.T, dir string, m *manifest) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "lib", "cuda13", "include", "cccl", "cuda", "atomic")))
 		}, "which the manifest lists, is missing"},
-		"added":             {func(t *testing.T, dir string, m *manifest) { write(t, "x", dir, "lib", "version.txt") }, "lib/version.txt is not in the manifest"},
-		"licence missing":   {func(t *testing.T, dir string, m *manifest) { m.Components[0].Licenses[0] = "licenses/mlx/OTHER" }, "the licence licenses/mlx/OTHER of mlx is missing"},
-		"no licence":        {func(t *testing.T, dir string, m *manifest) { m.Components[1].Licenses = nil }, "the component mlxcel has no licence"},
-		"licence of nobody": {func(t *testing.T, dir string, m *manifest) { m.Components = m.Components[:1] }, "licenses/mlxcel/LICENSE is of no component"},
+		"added":           {func(t *testing.T, dir string, m *manifest) { write(t, "x", dir, "lib", "version.txt") }, "lib/version.txt is not in the manifest"},
+		"licence missing": {func(t *testing.T, dir string, m *manifest) { m.Components[0].Licenses[0] = "licenses/mlx/OTHER" }, "the licence licenses/mlx/OTHER of mlx is missing"},
+		"no licence":      {func(t *testing.T, dir string, m *manifest) { m.Components[1].Licenses = nil }, "the component mlxcel has no licence"},
+		"terms of a part": {func(t *testing.T, dir string, m *manifest) {
+			m.Components[2].Licenses = []string{"licenses/mlx/LICENSE"}
+		},
+			"fmt is compiled into a library of mlx-cuda-13"},
+		"licence of nobody": {func(t *testing.T, dir string, m *manifest) { m.Components = slices.Delete(m.Components, 1, 2) }, "licenses/mlxcel/LICENSE is of no component"},
 		"cuDNN's empty folder": {func(t *testing.T, dir string, m *manifest) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "lib", "nvidia", "cudnn", "bin")))
 		}, "the folder lib/nvidia/cudnn/bin is missing"},

@@ -23,21 +23,60 @@ import (
 var licenseTexts embed.FS
 
 var (
+	everyMLX = []string{"fmt", "nlohmann-json", "pocketfft"}
 	fortran  = []string{"lapack", "gcc-runtime-exception", "GPL-3", "LGPL-2.1"}
-	jitTexts = []string{"cudnn-frontend", "cutlass", "cccl"}
+	onlyCUDA = []string{"cudnn-frontend", "cutlass", "cccl", "nvtx"}
 )
 
 // licensesInside are the texts of licenseTexts that a wheel lacks.
 var licensesInside = map[string]map[string][]string{
 	linuxTarget: {
-		"mlx-cpu":     slices.Concat([]string{"fmt", "nlohmann-json", "gguflib"}, fortran),
-		"mlx-cuda-13": slices.Concat([]string{"fmt", "nlohmann-json", "gguflib"}, fortran, jitTexts),
+		"mlx-cpu":     slices.Concat(everyMLX, []string{"gguflib"}, fortran),
+		"mlx-cuda-13": slices.Concat(everyMLX, []string{"gguflib"}, fortran, onlyCUDA),
 	},
 	windowsTarget: {
-		"mlx-cpu":     slices.Concat([]string{"fmt", "nlohmann-json", "openblas"}, fortran),
-		"mlx-cuda-13": slices.Concat([]string{"fmt", "nlohmann-json"}, jitTexts),
-		"mlx-cuda-12": slices.Concat([]string{"fmt", "nlohmann-json"}, jitTexts),
+		"mlx-cpu":     slices.Concat(everyMLX, []string{"openblas", "mingw-w64"}, fortran),
+		"mlx-cuda-13": slices.Concat(everyMLX, onlyCUDA),
+		"mlx-cuda-12": slices.Concat(everyMLX, onlyCUDA),
 	},
+}
+
+// partMarks are what stands in a library that one of licensesInside is compiled into, by the name of its text.
+var partMarks = map[string][]string{
+	"fmt": {"3fmt3v", "fmt@@"}, "nlohmann-json": {"nlohmann"}, "pocketfft": {"pocketfft"}, "gguflib": {"gguf_append"},
+	"openblas": {"openblas_"}, "lapack": {"dgetrf2"}, "gcc-runtime-exception": {"_gfortran_"}, "mingw-w64": {"Mingw-w64 runtime"},
+	"cudnn-frontend": {"cudnn_frontend"}, "cutlass": {"cutlass"}, "cccl": {"thrust"}, "nvtx": {"nvtx"},
+}
+
+// checkParts checks that the texts for MLX's wheels are those of what is compiled into their libraries: by marks, which
+// shows a part that is forgotten, or is no longer there after a new release of MLX.
+func (a *audit) checkParts() {
+	for _, c := range a.manifest.Components {
+		variant, ok := strings.CutPrefix(c.Name, "mlx-")
+		if !ok {
+			continue
+		}
+		var libraries []string
+		for _, name := range sortedKeys(a.files) {
+			inside, there := strings.CutPrefix(name, "lib/"+strings.ReplaceAll(variant, "-", "")+"/")
+			blas := variant == "cpu" && name == "lib/common/libopenblas.dll"
+			if blas || there && strings.HasPrefix(inside, "mlx") && !ours(name) && (strings.HasSuffix(name, ".dll") || isSharedObject(name)) {
+				libraries = append(libraries, name)
+			}
+		}
+		for _, part := range sortedKeys(partMarks) {
+			compiled := slices.ContainsFunc(libraries, func(name string) bool {
+				return slices.ContainsFunc(partMarks[part], func(mark string) bool { return mentions(a.file(name), mark) })
+			})
+			listed := slices.Contains(c.Licenses, path.Join("licenses", c.Name, part+".txt"))
+			switch {
+			case compiled && !listed:
+				a.problem("%s is compiled into a library of %s, and its terms are not beside it", part, c.Name)
+			case listed && !compiled && c.SHA256 != "": // a build of one's own may lack parts
+				a.problem("the terms of %s are there, and no library of %s contains it", part, c.Name)
+			}
+		}
+	}
 }
 
 // isLicense matches the names of files that hold terms.

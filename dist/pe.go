@@ -13,6 +13,7 @@ import (
 type peImage struct {
 	machine uint16
 	flags   uint16   // DllCharacteristics
+	console bool     // a program that runs in the console that it is started from
 	imports []string // DLLs that it is loaded with
 	delayed []string // DLLs that are loaded when one of their functions is first called
 }
@@ -29,7 +30,7 @@ func readPE(path string) (*peImage, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s is not for 64 bits", path)
 	}
-	image := &peImage{machine: file.Machine, flags: header.DllCharacteristics}
+	image := &peImage{machine: file.Machine, flags: header.DllCharacteristics, console: header.Subsystem == pe.IMAGE_SUBSYSTEM_WINDOWS_CUI}
 	// A descriptor is 20 bytes, or 32 for delayed ones, and has the address of the DLL's name at a fixed place. The
 	// table ends with one that is zero.
 	for _, table := range []struct {

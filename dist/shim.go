@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"mlxcel/tests/testenv"
 )
 
 // wheel returns what is pinned of a package for a target.
@@ -149,6 +151,9 @@ func (p *project) settings(ctx context.Context, tools buildTools, l library, m m
 			return nil, err
 		}
 		args = append(args, "-DMSVC_ROOT="+msvc)
+		if wine, err := testenv.WineProgram(); err == nil {
+			args = append(args, "-DCMAKE_CROSSCOMPILING_EMULATOR="+wine) // for ctest
+		}
 	default:
 		args = append(args, "-DCMAKE_CXX_COMPILER="+tools.compiler)
 	}
@@ -287,10 +292,44 @@ func (p *project) ctest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		cmd := process(ctx, p.root, tools.ctest, "--test-dir", dir, "--output-on-failure", "--no-tests=error")
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		if err := cmd.Run(); err != nil {
+		if err := p.runCtest(ctx, tools, dir, nil); err != nil {
 			return fmt.Errorf("ctest of %s (%s) failed: %w", b.name, b.mode.name, err)
+		}
+	}
+	return nil
+}
+
+// runCtest runs the tests of a build folder in an environment, nil for that of dist.
+func (p *project) runCtest(ctx context.Context, tools buildTools, dir string, env []string) error {
+	cmd := process(ctx, p.root, tools.ctest, "--test-dir", dir, "--output-on-failure", "--no-tests=error")
+	cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdout, os.Stderr, env
+	return cmd.Run()
+}
+
+// ctestWine builds the C++ tests for Windows, and runs them under Wine with the DLLs of the bundle that setup has made.
+func (p *project) ctestWine(ctx context.Context) error {
+	release, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	tools, err := p.buildTools(ctx, windowsTarget)
+	if err != nil {
+		return err
+	}
+	for _, l := range []library{shim, native} {
+		dir, err := p.buildLibrary(ctx, tools, l, mode{name: releaseName(windowsTarget), target: windowsTarget}, "all")
+		if err != nil {
+			return err
+		}
+		lib := filepath.Join(p.windowsBin(), "lib")
+		var path []string
+		for _, folder := range []string{dir, filepath.Join(lib, "cpu"), filepath.Join(lib, "common")} {
+			path = append(path, testenv.WindowsPath(folder))
+		}
+		env := append(testenv.WineEnvironment(testenv.WinePrefix()), "WINEPATH="+strings.Join(path, ";"))
+		if err := p.runCtest(ctx, tools, dir, env); err != nil {
+			return fmt.Errorf("ctest of %s under Wine failed: %w", l.name, err)
 		}
 	}
 	return nil

@@ -1,7 +1,9 @@
 // Comfort for tests around the C ABI, and nothing but the ABI: they can be linked with any library that implements it.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +19,17 @@ namespace test {
 constexpr int64_t F32 = MLXSHIM_DTYPE_F32, I32 = MLXSHIM_DTYPE_I32, U32 = MLXSHIM_DTYPE_U32, U8 = MLXSHIM_DTYPE_U8;
 constexpr int64_t FIXED = MLXSHIM_AXIS_FIXED, TOKENS = MLXSHIM_AXIS_TOKENS, ROWS = MLXSHIM_AXIS_ROWS,
                   SEQUENCES = MLXSHIM_AXIS_SEQUENCES, OFFSETS = MLXSHIM_AXIS_OFFSETS;
+
+// The 16-bit float nearest to a value, which must not be too large for one. Not every compiler has a type for it.
+inline uint16_t half(float value) {
+  uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (value == 0) return sign;
+  int exponent;
+  std::frexp(value, &exponent);
+  exponent = std::max(exponent - 1, -14);  // of the leading bit; smaller numbers share the smallest one
+  double units = std::nearbyint(std::ldexp(std::fabs(double(value)), 10 - exponent));
+  return uint16_t(sign | (int(units) + (exponent + 14) * 1024));
+}
 
 inline std::string last_error(int64_t context = 0) {
   char text[2000];

@@ -1,5 +1,6 @@
 // Fuzz target: any words at all are a program or an error. Built with libFuzzer where the compiler is clang, else with
 // fuzz_main.cpp.
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -24,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Program program = decode_program(words);
     check_program(program, weights, &state);
   } catch (const Status& e) {
-    if (e.code != MLXSHIM_ERR_PROGRAM && e.code != MLXSHIM_ERR_UNSUPPORTED) __builtin_trap();
+    if (e.code != MLXSHIM_ERR_PROGRAM && e.code != MLXSHIM_ERR_UNSUPPORTED) std::abort();
   }
   return 0;
 }

@@ -10,12 +10,15 @@ using namespace test;
 
 namespace {
 
+// On Windows a plain string is not taken for UTF-8.
+std::filesystem::path native(const std::string& path) { return std::u8string(path.begin(), path.end()); }
+
 std::string temporary(const std::vector<char>& bytes) {
   static int number = 0;
   auto folder = std::filesystem::temp_directory_path().string();
   std::string path = folder + "/mlxshim-" + std::to_string(std::random_device()()) + std::to_string(number++) +
                      " gewichte \xc3\xa9\xe4\xb8\xad.bin";
-  std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+  std::ofstream(native(path), std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
   return path;
 }
 
@@ -61,7 +64,8 @@ TEST(parts_of_files_and_memory) {
   Weight w(F32, F32, {1000, 1}, parts);
   OK(mlxshim_weights_add(session.weights, &w.block, &index));
   OK(mlxshim_file_close(file));
-  std::remove(path.c_str());
+  std::error_code held;  // Windows keeps what is open
+  std::filesystem::remove(native(path), held);
   std::vector<float> want(data.begin() + 500, data.end());
   want.insert(want.end(), data.begin(), data.begin() + 500);
   CHECK(contents(session, index, 1000) == want);
@@ -88,10 +92,7 @@ TEST(resident_types) {
     uint32_t bits32 = std::bit_cast<uint32_t>(value);
     bfloat.push_back(uint16_t(bits32 >> 16));
   }
-  for (float value : wide) {
-    _Float16 h = _Float16(value);
-    half.push_back(std::bit_cast<uint16_t>(h));
-  }
+  for (float value : wide) half.push_back(test::half(value));
   auto same = [&](int64_t index, const char* what) {
     std::vector<double> want(wide.begin(), wide.end());
     CHECK_CLOSE(contents(session, index, n), want, 0, what);
@@ -186,5 +187,6 @@ TEST(refused_weights) {
   mlxshim_weight_info info{sizeof info, 0, 0, 0};
   for (int64_t i : {int64_t(-1), int64_t(2), INT64_MAX, INT64_MIN})
     FAILS(MLXSHIM_ERR_ARGUMENT, mlxshim_weights_info(session.weights, i, &info, nullptr, nullptr, 0, nullptr));
-  std::remove(path.c_str());
+  std::error_code held;  // Windows keeps what is open
+  std::filesystem::remove(native(path), held);
 }

@@ -79,8 +79,11 @@ func (w *WineRunner) Path(path string) string {
 	if inside, ok := strings.CutPrefix(path, w.DriveC()+"/"); ok {
 		return `C:\` + strings.ReplaceAll(inside, "/", `\`)
 	}
-	return `Z:` + strings.ReplaceAll(path, "/", `\`)
+	return WindowsPath(path)
 }
+
+// WindowsPath returns an absolute path of this system as Windows programs see it under any Wine.
+func WindowsPath(path string) string { return `Z:` + strings.ReplaceAll(path, "/", `\`) }
 
 // WindowsBundle returns the unpacked bundle for Windows, with MLX for the CPU:
 // mlxcel.exe, mlxcel-server.exe and lib.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,9 +114,43 @@ func TestDrivers(t *testing.T) {
 	require.Regexp(t, `(?m)^nvidia +driver for CUDA up to 13\.0`, out)
 	require.Contains(t, out, "cuda:0 is Test GPU, compute capability 8.9, 8.59 GB, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f")
 	require.Contains(t, out, "  - [device-failed] ")
+	require.Regexp(t, `(?m)^kernels +C:\\users\\.*\\AppData\\Local\\mlxcel\\jit\\[0-9a-f]{12}\\Test-GPU-sm89\s*$`, out)
 	out, exit = run(t, wine, program, nil, "generate", "-p", "x", "-m", model)
 	require.Equal(t, 1, exit)
 	require.Regexp(t, `(?m)^mlxcel: .*--device cpu`, out)
+
+	// The libraries for GPUs are not taken from elsewhere either.
+	planted, evil := t.TempDir(), makeEvil(t)
+	plant(t, evil, planted, evilNames...)
+	cmd := wine.Command(program, "doctor", "-m", model)
+	cmd.Dir, cmd.Env = planted, append(cmd.Env, "WINEPATH="+wine.Path(planted))
+	text, _ := cmd.CombinedOutput()
+	require.Equal(t, 1, cmd.ProcessState.ExitCode(), string(text))
+	require.Contains(t, string(text), "  - [device-failed] ")
+
+	// A cache that cannot be written.
+	caches, err := filepath.Glob(filepath.Join(wine.DriveC(), "users", "*", "AppData", "Local", "mlxcel"))
+	require.NoError(t, err)
+	require.NotEmpty(t, caches)
+	for _, cache := range caches {
+		require.NoError(t, os.RemoveAll(cache))
+		require.NoError(t, os.WriteFile(cache, nil, 0o644))
+	}
+	out, _ = run(t, wine, program, nil, "doctor", "-m", model)
+	require.Contains(t, out, "cannot be written")
+	require.Regexp(t, `(?m)^kernels +.*mlxcel-jit-`, out)
+
+	// A file that only compiling needs.
+	for _, name := range []string{`nvidia\cuda_nvrtc\bin\nvrtc64_130_0.dll`, `nvidia\cu13\include\cuda_fp16.h`} {
+		path := filepath.Join(filepath.Dir(program), "lib", strings.ReplaceAll(name, `\`, "/"))
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(path))
+		out, exit = run(t, wine, program, nil, "doctor", "-m", model)
+		require.Zero(t, exit, out)
+		require.Regexp(t, `- \[file-missing\] the bundle lacks .*`+regexp.QuoteMeta(name), out)
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+	}
 	out, exit = run(t, wine, program, nil, "generate", "--device", "cuda:1", "-p", "x", "-m", model)
 	require.Equal(t, 1, exit)
 	require.Contains(t, out, "there is no GPU cuda:1, only cuda:0 (Test GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f)")

@@ -142,11 +142,11 @@ class Llama {
     std::vector<uint32_t> words(size_t(n * width * bits / 32));
     for (auto& w : words) w = random_.word();
     const float half_range = 1.7f / std::sqrt(float(width)), steps = float((1 << bits) - 1);
-    std::vector<_Float16> scales(size_t(n * width / 32)), biases(scales.size());
+    std::vector<uint16_t> scales(size_t(n * width / 32)), biases(scales.size());
     for (size_t i = 0; i < scales.size(); i++) {
       const float range = half_range * (1 + 0.1f * float(random_.below(5)));
-      scales[i] = _Float16(2 * range / steps);
-      biases[i] = _Float16(-range);
+      scales[i] = half(2 * range / steps);
+      biases[i] = half(-range);
     }
     auto packed = rows, groups = rows;
     packed.push_back(width * bits / 32);

@@ -1,6 +1,7 @@
 // The pool: every part is done once, stages follow each other, and callers from several threads take turns.
 #include "threads.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
