@@ -171,14 +171,14 @@ func (p *project) testBundles(ctx context.Context, long, windows bool) error {
 		if f.cuda != nil && (!long || f.variant != "cuda13") || f.windows() && !windows || !f.windows() && hostTarget() != linuxTarget {
 			continue
 		}
-		if err := p.testBundle(ctx, f); err != nil {
+		if err := p.testBundle(ctx, f, long); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
 	}
 	return nil
 }
 
-func (p *project) testBundle(ctx context.Context, f flavor) error {
+func (p *project) testBundle(ctx context.Context, f flavor, long bool) error {
 	b, err := p.bundle(ctx, f, "")
 	if err != nil {
 		return err
@@ -204,6 +204,11 @@ func (p *project) testBundle(ctx context.Context, f flavor) error {
 			return errors.New("the same input gave another archive")
 		}
 	}
+	if f.cuda == nil && long {
+		if err := p.testOwnMLX(ctx, b); err != nil {
+			return err
+		}
+	}
 	dir, err := unpackArchive(archive, filepath.Join(out, "unpacked folder, with spaces"))
 	if err != nil {
 		return err
@@ -217,6 +222,12 @@ func (p *project) testBundle(ctx context.Context, f flavor) error {
 	if f.cuda == nil {
 		return nil
 	}
+	if f.target != hostTarget() {
+		if err := p.runUnpacked(ctx, f, dir, "mlxcel: computing on the CPU: there is no NVIDIA driver on this system (nvcuda.dll",
+			"generate", "-n", "8", "-p", "What is the capital of France?"); err != nil {
+			return err
+		}
+	}
 	uses := "\nuses "
 	if f.target != hostTarget() {
 		uses = "no NVIDIA driver on this system (nvcuda.dll: Module not found.): until then everything is computed on the CPU" // Wine has none
@@ -225,6 +236,26 @@ func (p *project) testBundle(ctx context.Context, f flavor) error {
 		return err
 	}
 	return p.runUnpacked(ctx, f, dir, "every token is right", "selftest", "--report", "selftest.txt")
+}
+
+// testOwnMLX makes a bundle with an installed MLX in place of the wheel's. As MLX's wheels are laid out like what its build
+// installs, one of them is taken for that: all files are the same, and what is told of their origin is not.
+func (p *project) testOwnMLX(ctx context.Context, b *bundle) error {
+	own, err := p.bundle(ctx, b.flavor, filepath.Join(p.wheelFolder(b.target, "mlx-cpu"), "mlx"))
+	if err != nil {
+		return err
+	}
+	for path, file := range b.files {
+		other, there := own.files[path]
+		// What a wheel for Linux has beside MLX, an installed one finds in the system.
+		if there && !sameContent(file, other) || !there && !strings.Contains(path, ".libs/") {
+			return fmt.Errorf("with an installed MLX, %s is missing or another one", path)
+		}
+	}
+	if !strings.Contains(string(own.texts[manifestFile]), "built from source, not from the package") {
+		return errors.New("the manifest does not tell that MLX is an installed one")
+	}
+	return nil
 }
 
 // runUnpacked runs the program of an unpacked archive with arguments and the default model, under Wine if that is for

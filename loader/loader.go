@@ -108,6 +108,9 @@ func (s *search) openFor(v variant, dir, device string) (*Loaded, error) {
 		s.driver = &driver
 	}
 	gpu, err := s.driver.pick(v, device)
+	if err == nil {
+		err = checkDriverFor(v)
+	}
 	if err != nil {
 		s.note(dir, "%v", err)
 		return nil, &OpenError{
@@ -143,7 +146,7 @@ func (s *search) openVariant(v variant, dir string, gpu GPU) (*Loaded, error) {
 	loaded := &Loaded{Backend: v.backend, Variant: v.name, Path: filepath.Join(dir, v.library), Device: bindings.DeviceCPU}
 	if v.device == "cuda" {
 		loaded.Device = bindings.DeviceCUDA
-		if err := s.checkGPUFiles(dir); err != nil {
+		if err := s.checkGPUFiles(v, dir); err != nil {
 			return nil, err
 		}
 		var err error
@@ -227,7 +230,7 @@ func (s *search) openMLX(v variant, path, shim, want, jitCache string) error {
 
 // checkGPUFiles checks that what is only opened when it is needed is there. An empty folder that MLX wants is made, as
 // programs that unzip like to leave it out.
-func (s *search) checkGPUFiles(dir string) error {
+func (s *search) checkGPUFiles(v variant, dir string) error {
 	if emptyFolder != "" {
 		path := filepath.Join(dir, emptyFolder)
 		switch _, err := os.Stat(path); {
@@ -238,7 +241,7 @@ func (s *search) checkGPUFiles(dir string) error {
 			return s.fail(path, fs.ErrNotExist, "the empty folder %s is missing and cannot be made, and MLX ends without it", path)
 		}
 	}
-	for _, name := range gpuFiles {
+	for _, name := range gpuFiles[v.name] {
 		path := filepath.Join(dir, name)
 		found, err := filepath.Glob(path)
 		if err != nil || len(found) == 0 {

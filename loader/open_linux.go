@@ -26,13 +26,15 @@ func isLibrary(name string) bool {
 	return strings.HasSuffix(name, ".so") || strings.Contains(name, ".so.")
 }
 
-// gpuFiles are what the libraries for GPUs open by name, or only when they need it, from the variant's folder.
-var gpuFiles = []string{
-	"nvidia/cu13/lib/libnvrtc.so.13",
-	"nvidia/cu13/lib/libnvrtc-builtins.so.*",
-	"nvidia/cu13/lib/libcublasLt.so.13",
-	"nvidia/cu13/include/cuda_fp16.h",
-	"mlx/include/cccl",
+// gpuFiles are what the libraries for GPUs open by name, or only when they need it, by variant and from its folder.
+var gpuFiles = map[string][]string{
+	"cuda13": {
+		"nvidia/cu13/lib/libnvrtc.so.13",
+		"nvidia/cu13/lib/libnvrtc-builtins.so.*",
+		"nvidia/cu13/lib/libcublasLt.so.13",
+		"nvidia/cu13/include/cuda_fp16.h",
+		"mlx/include/cccl",
+	},
 }
 
 // emptyFolder is a folder that MLX wants, from the variant's folder.
@@ -55,6 +57,9 @@ func openDriver() (uintptr, error) {
 	}
 	return library, nil
 }
+
+// checkDriverFor has nothing to check: the driver is one file here.
+func checkDriverFor(variant) error { return nil }
 
 // setenv sets a variable for Go and for C: with purego, Go's runtime passes it on
 // to the C library's setenv.

@@ -29,13 +29,22 @@ const mlxVersionSymbol = "?version@core@mlx@@YAPEBDXZ"
 
 func isLibrary(name string) bool { return strings.EqualFold(filepath.Ext(name), ".dll") }
 
-// gpuFiles are what the libraries for GPUs open by name, or only when they need it, from the variant's folder.
-var gpuFiles = []string{
-	`..\nvidia\cuda_nvrtc\bin\nvrtc64_130_0.dll`,
-	`..\nvidia\cuda_nvrtc\bin\nvrtc-builtins64_*.dll`,
-	`..\nvidia\cublas\bin\cublasLt64_13.dll`,
-	`..\nvidia\cu13\include\cuda_fp16.h`,
-	`include\cccl`,
+// gpuFiles are what the libraries for GPUs open by name, or only when they need it, by variant and from its folder.
+var gpuFiles = map[string][]string{
+	"cuda13": {
+		`..\nvidia\cuda_nvrtc\bin\nvrtc64_130_0.dll`,
+		`..\nvidia\cuda_nvrtc\bin\nvrtc-builtins64_*.dll`,
+		`..\nvidia\cublas\bin\cublasLt64_13.dll`,
+		`..\nvidia\cu13\include\cuda_fp16.h`,
+		`include\cccl`,
+	},
+	"cuda12": {
+		`..\nvidia\cuda_nvrtc\bin\nvrtc64_120_0.dll`,
+		`..\nvidia\cuda_nvrtc\bin\nvrtc-builtins64_*.dll`,
+		`..\nvidia\cublas\bin\cublasLt64_12.dll`,
+		`..\nvidia\cuda_runtime\include\cuda_fp16.h`,
+		`include\cccl`,
+	},
 }
 
 // emptyFolder is a folder that MLX wants, from the variant's folder: MLX's hook ends the process where the folder of cuDNN
@@ -127,16 +136,25 @@ func prepareProcess(dir string) error {
 	return nil
 }
 
-// openDriver loads the NVIDIA driver, from System32 alone. CUDA 13 finds no GPU without the second of its files.
+// openDriver loads the NVIDIA driver, from System32 alone.
 func openDriver() (uintptr, error) {
 	library, err := windows.LoadLibraryEx("nvcuda.dll", 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32)
 	if err != nil {
 		return 0, problem{DriverMissing, fmt.Errorf("there is no NVIDIA driver on this system (nvcuda.dll: %w)", err)}
 	}
-	if _, err := windows.LoadLibraryEx("nvcudart_hybrid64.dll", 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32); err != nil {
-		return 0, problem{DriverPartial, errors.New("the NVIDIA driver lacks nvcudart_hybrid64.dll, without which CUDA 13 finds no GPU: install driver 580 or newer")}
-	}
 	return uintptr(library), nil
+}
+
+// checkDriverFor checks that the driver has the further file without which CUDA 13 finds no GPU, and which drivers for
+// CUDA 12 lack.
+func checkDriverFor(v variant) error {
+	if v.cuda < 13000 {
+		return nil
+	}
+	if _, err := windows.LoadLibraryEx("nvcudart_hybrid64.dll", 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32); err != nil {
+		return problem{DriverPartial, errors.New("the NVIDIA driver lacks nvcudart_hybrid64.dll, without which CUDA 13 finds no GPU: install driver 580 or newer")}
+	}
+	return nil
 }
 
 // setenv sets a variable for Go and for C: the C runtime has its own copy of the

@@ -220,3 +220,23 @@ func TestDamagedBundles(t *testing.T) {
 		})
 	}
 }
+
+// The archive for CUDA 12 has files of other names, and drivers for it lack the one that CUDA 13 needs.
+func TestCUDA12(t *testing.T) {
+	wine := testenv.Wine(t).Copy(t)
+	dir := filepath.Join(t.TempDir(), "bundle")
+	program, lib := gpuBundle(t, dir), filepath.Join(dir, "lib")
+	for from, to := range map[string]string{
+		"cuda13": "cuda12", "nvidia/cu13": "nvidia/cuda_runtime",
+		"nvidia/cuda_nvrtc/bin/nvrtc64_130_0.dll": "nvidia/cuda_nvrtc/bin/nvrtc64_120_0.dll",
+		"nvidia/cublas/bin/cublasLt64_13.dll":     "nvidia/cublas/bin/cublasLt64_12.dll",
+	} {
+		require.NoError(t, os.Rename(filepath.Join(lib, from), filepath.Join(lib, to)))
+	}
+	data, err := os.ReadFile(driver.Build(t, "windows", driver.Fault{Version: 12040}, t.TempDir()))
+	require.NoError(t, err)
+	replace(t, filepath.Join(wine.System32(), "nvcuda.dll"), data)
+	out, _ := run(t, wine, program, nil, "doctor", "-m", wine.Path(testenv.Model(t)))
+	require.Regexp(t, `(?m)^library .*\\lib\\cuda12\\mlxshim\.dll`, out, "it is opened")
+	require.Contains(t, out, "[device-failed] ", "since MLX in it is the one for the CPU")
+}
