@@ -158,6 +158,27 @@ func TestDlerror(t *testing.T) {
 	require.Contains(t, out, "cannot open shared object file: No such file or directory")
 }
 
+// Go may move a goroutine to another thread between the two calls that this takes.
+func TestDlerrorOfThread(t *testing.T) {
+	const goroutines = 32
+	failures := make(chan error, goroutines)
+	for i := range goroutines {
+		go func() {
+			for k := range 200 {
+				missing := fmt.Sprintf("/nowhere/%d-%d.so", i, k)
+				if _, err := openPrivate(missing); err == nil || !strings.Contains(err.Error(), missing+": cannot open shared object file") {
+					failures <- fmt.Errorf("%s: %v", missing, err)
+					return
+				}
+			}
+			failures <- nil
+		}()
+	}
+	for range goroutines {
+		require.NoError(t, <-failures)
+	}
+}
+
 func TestOtherMLX(t *testing.T) {
 	real := filepath.Join(testenv.Bundle(t), "cpu")
 	shim, err := os.ReadFile(filepath.Join(real, shimFile))

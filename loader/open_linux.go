@@ -51,7 +51,7 @@ func prepareProcess(string) error { return nil }
 
 // openDriver loads the NVIDIA driver, from where the system has it.
 func openDriver() (uintptr, error) {
-	library, err := purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	library, err := dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
 		return 0, problem{DriverMissing, fmt.Errorf("there is no NVIDIA driver on this system (%w)", err)}
 	}
@@ -68,15 +68,26 @@ func setenv(name, value string) error { return os.Setenv(name, value) }
 // openShared opens the library at path, resolving everything now, so that what is
 // missing is an error here and not a crash later.
 func openShared(path string) (uintptr, error) {
-	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	return dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 }
 
 // openPrivate is openShared, except that no other library is bound to its symbols.
 func openPrivate(path string) (uintptr, error) {
-	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	return dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-func symbol(library uintptr, name string) (uintptr, error) { return purego.Dlsym(library, name) }
+// dlopen stays on one thread: each has words of its own for what failed last, and purego asks for them in a second call.
+func dlopen(path string, mode int) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return purego.Dlopen(path, mode)
+}
+
+func symbol(library uintptr, name string) (uintptr, error) {
+	runtime.LockOSThread() // as in dlopen
+	defer runtime.UnlockOSThread()
+	return purego.Dlsym(library, name)
+}
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
