@@ -11,7 +11,7 @@ import (
 
 const (
 	// The number of this ABI; any change of meaning or layout raises it.
-	ABIVersion = 2
+	ABIVersion = 3
 )
 
 const (
@@ -104,6 +104,16 @@ const (
 	// As the file of a weight's only part: the weight is made up where it will lie, for benchmarks. Floats are in
 	// [-1/32, 1/32), integers have any bits; the same for the same offset.
 	FileRandom = -1
+	// What a file may hold instead of a weight's bytes: GGUF's blocks of 32 elements, which are MLX's affine quantization with
+	// groups of 32 in other words. d and m are f16, q follows them; of 4 bits, element i and i + 16 share a byte.
+	BlocksNone = 0
+	BlocksQ40  = 1 // d, q of 4 bits:    d * (q - 8); 18 bytes
+	BlocksQ41  = 2 // d, m, q of 4 bits: d * q + m;   20 bytes
+	BlocksQ80  = 3 // d, q of 8 bits:    d * q, q has a sign; 34 bytes
+	// What of the blocks is wanted. Scales and biases are f16, or f32 where the weight's dtype says so.
+	FieldElements = 0 // as MLX packs them: u32 words, lowest bits first
+	FieldScales   = 1 // d
+	FieldBiases   = 2 // -8 d, m, -128 d
 )
 
 // Ops. Shapes: T tokens, R rows, S sequences, V vocabulary, E experts; [..] are leading dimensions that stay.
@@ -259,13 +269,18 @@ type rawMemoryInfo struct {
 	host   int64 // bytes of weights in host memory that a GPU reads over the bus: 0, or something is wrong
 }
 
-// A contiguous run of a weight's bytes: in an open file, in memory when file is 0, or made up.
+// A contiguous run of a weight's bytes: in an open file, in memory when file is 0, or made up. With head_rows, the two
+// halves of every so many rows are interleaved in the file: its rows 2 i and 2 i + 1 are rows i and head_rows / 2 + i.
 type rawPart struct {
-	size   int64
-	file   int64 // handle, 0, or MLXSHIM_FILE_RANDOM
-	offset int64 // in the file
-	bytes  int64
-	data   unsafe.Pointer // when file is 0
+	size     int64
+	file     int64 // handle, 0, or MLXSHIM_FILE_RANDOM
+	offset   int64 // in the file
+	bytes    int64
+	data     unsafe.Pointer // when file is 0
+	blocks   int64          // what the file holds; bytes are what is made of it, of whole blocks
+	field    int64          // of the blocks
+	headRows int64          // 0: rows are in order
+	rowBytes int64          // in the file, where head_rows is not 0
 }
 
 type rawWeight struct {
@@ -349,6 +364,10 @@ var layout = [...]layoutEntry{
 	{"offset of mlxshim_part.offset", int64(unsafe.Offsetof(rawPart{}.offset))},
 	{"offset of mlxshim_part.bytes", int64(unsafe.Offsetof(rawPart{}.bytes))},
 	{"offset of mlxshim_part.data", int64(unsafe.Offsetof(rawPart{}.data))},
+	{"offset of mlxshim_part.blocks", int64(unsafe.Offsetof(rawPart{}.blocks))},
+	{"offset of mlxshim_part.field", int64(unsafe.Offsetof(rawPart{}.field))},
+	{"offset of mlxshim_part.head_rows", int64(unsafe.Offsetof(rawPart{}.headRows))},
+	{"offset of mlxshim_part.row_bytes", int64(unsafe.Offsetof(rawPart{}.rowBytes))},
 	{"size of mlxshim_weight", int64(unsafe.Sizeof(rawWeight{}))},
 	{"offset of mlxshim_weight.size", int64(unsafe.Offsetof(rawWeight{}.size))},
 	{"offset of mlxshim_weight.name", int64(unsafe.Offsetof(rawWeight{}.name))},
@@ -410,6 +429,7 @@ const (
 	fnWeightsAdd
 	fnWeightsCount
 	fnWeightsInfo
+	fnWeightsPack
 	fnStateCreate
 	fnStateDestroy
 	fnStateFacts
@@ -443,6 +463,7 @@ var functionNames = [functionCount]string{
 	fnWeightsAdd:      "mlxshim_weights_add",
 	fnWeightsCount:    "mlxshim_weights_count",
 	fnWeightsInfo:     "mlxshim_weights_info",
+	fnWeightsPack:     "mlxshim_weights_pack",
 	fnStateCreate:     "mlxshim_state_create",
 	fnStateDestroy:    "mlxshim_state_destroy",
 	fnStateFacts:      "mlxshim_state_facts",
@@ -581,7 +602,7 @@ func (c *caller) weightsDestroy(weights int64) Status {
 	return Status(int32(status))
 }
 
-// Reads a tensor to the device and returns when its bytes are there.
+// Adds a tensor.
 func (c *caller) weightsAdd(weights int64, weight *rawWeight, index *int64) Status {
 	c.args[0] = uintptr(weights)
 	c.args[1] = address(unsafe.Pointer(weight))
@@ -614,6 +635,21 @@ func (c *caller) weightsInfo(weights int64, index int64, info *rawWeightInfo, di
 	runtime.KeepAlive(dims)
 	runtime.KeepAlive(name)
 	runtime.KeepAlive(length)
+	return Status(int32(status))
+}
+
+// Says that programs will multiply with a matrix or look its rows up: the indices of a weight, its scales and its biases (-1:
+// none), and its quantization, as the inputs and attributes of MLXSHIM_OP_LINEAR. A library may read and pack it now, and
+// not when a program is loaded.
+func (c *caller) weightsPack(weights int64, weight int64, scales int64, biases int64, mode int64, bits int64, group int64) Status {
+	c.args[0] = uintptr(weights)
+	c.args[1] = uintptr(weight)
+	c.args[2] = uintptr(scales)
+	c.args[3] = uintptr(biases)
+	c.args[4] = uintptr(mode)
+	c.args[5] = uintptr(bits)
+	c.args[6] = uintptr(group)
+	status, _, _ := purego.SyscallN(c.table[fnWeightsPack], c.args[:7]...)
 	return Status(int32(status))
 }
 

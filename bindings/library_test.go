@@ -78,7 +78,7 @@ func TestNew(t *testing.T) {
 		{"good", func(f *fake) {}, "", nil},
 		{"long info", func(f *fake) { f.info = strings.Repeat(" ", 5000) + f.info }, "", nil},
 		{"other ABI", func(f *fake) { f.abi = 7; f.missing = "mlxshim_synchronize" },
-			"the backend library has ABI 7, but this program needs ABI 2", ErrVersion},
+			"the backend library has ABI 7, but this program needs ABI 3", ErrVersion},
 		{"missing function", func(f *fake) { f.missing = "mlxshim_value_read" },
 			"lacks the function mlxshim_value_read: undefined symbol", ErrVersion},
 		{"other MLX", func(f *fake) { f.info = strings.Replace(f.info, `"loaded":"0.1"`, `"loaded":"0.2"`, 1) },

@@ -21,15 +21,29 @@ type Weight struct {
 }
 
 // A Part is a contiguous run of a weight's bytes: Bytes bytes of File from Offset
-// on, or, where File is the zero File, the bytes in Data. With Random it is the
+// on, or what is made of the file as Layout says, or, where File is the zero File,
+// the bytes in Data. With Random it is the
 // only part of a weight that the library makes up, Bytes bytes that depend on
 // Offset: floats in [-1/32, 1/32), integers of any bits.
 type Part struct {
 	Random bool
 	File   File
+	Layout FileLayout // of File
 	Offset int64
 	Bytes  int64
 	Data   []byte
+}
+
+// FileLayout says what a file holds instead of the bytes themselves, which the
+// library makes of it; the zero value: they are there as they are.
+type FileLayout struct {
+	Blocks int64 // BlocksQ40, BlocksQ41 or BlocksQ80 of GGUF, or BlocksNone
+	Field  int64 // what of the blocks is wanted: FieldElements, FieldScales or FieldBiases
+
+	// HeadRows is not 0 where the two halves of every so many rows are
+	// interleaved in the file: its rows 2i and 2i+1 are rows i and HeadRows/2+i.
+	// RowBytes is what a row takes there then.
+	HeadRows, RowBytes int64
 }
 
 // WeightInfo describes a resident tensor.
@@ -51,8 +65,17 @@ func (c *Context) NewWeights() (Weights, error) {
 // Destroy frees the set.
 func (w Weights) Destroy() error { return w.ctx.check(w.ctx.weightsDestroy(w.handle), -1) }
 
-// Add reads a tensor to the device and returns its index; when it returns, the
-// tensor is there and Data of its parts may change.
+// Pack says that programs will use a matrix: the indices of a weight, its scales
+// and its biases, -1 for none, and its quantization as the attributes mode, bits
+// and group of an op say it. It may take as long as reading them, and saves the
+// first program from waiting for that.
+func (w Weights) Pack(weight, scales, biases int, mode, bits, group int64) error {
+	return w.ctx.check(w.ctx.weightsPack(w.handle, int64(weight), int64(scales), int64(biases), mode, bits, group), -1)
+}
+
+// Add adds a tensor and returns its index. When it returns, Data of the parts may
+// change; their files may be closed, but must stay as they are until a program
+// that uses the tensor is loaded.
 func (w Weights) Add(weight Weight) (int, error) {
 	var pins runtime.Pinner
 	defer pins.Unpin()
@@ -63,7 +86,8 @@ func (w Weights) Add(weight Weight) (int, error) {
 	}
 	parts := make([]rawPart, len(weight.Parts))
 	for i, p := range weight.Parts {
-		raw := rawPart{file: p.File.handle, offset: p.Offset, bytes: p.Bytes}
+		raw := rawPart{file: p.File.handle, offset: p.Offset, bytes: p.Bytes,
+			blocks: p.Layout.Blocks, field: p.Layout.Field, headRows: p.Layout.HeadRows, rowBytes: p.Layout.RowBytes}
 		raw.size = int64(unsafe.Sizeof(raw))
 		if p.Random {
 			raw.file = FileRandom

@@ -7,6 +7,7 @@
 #include "call.h"
 #include "dtype.h"
 #include "layout.h"
+#include "quant.h"
 #include "status.h"
 
 using namespace mlxcel;
@@ -66,6 +67,27 @@ Type read_type(const mlxshim_weight& weight) {
   return type;
 }
 
+FileLayout read_layout(const mlxshim_part& given, int64_t dtype) {
+  FileLayout layout{given.blocks, given.field, given.head_rows, given.row_bytes};
+  check_count(layout.blocks, MLXSHIM_BLOCKS_NONE, MLXSHIM_BLOCKS_Q8_0, "blocks");
+  check_count(layout.field, MLXSHIM_FIELD_ELEMENTS, layout.blocks ? MLXSHIM_FIELD_BIASES : 0, "field");
+  if (layout.blocks != MLXSHIM_BLOCKS_NONE) {
+    const bool elements = layout.field == MLXSHIM_FIELD_ELEMENTS;
+    require(elements ? dtype == MLXSHIM_DTYPE_U32 : dtype == MLXSHIM_DTYPE_F16 || dtype == MLXSHIM_DTYPE_F32,
+            "no field ", layout.field, " of blocks makes a weight of dtype ", dtype);
+  }
+  require(given.bytes % layout.unit(dtype) == 0, "a part has ", given.bytes, " bytes, no whole number of blocks");
+  check_count(layout.head_rows, 0, kMaxDim, "head_rows");
+  require(layout.head_rows % 2 == 0, "heads of ", layout.head_rows, " rows have no halves");
+  if (layout.head_rows > 0) {
+    check_count(layout.row_bytes, 1, kMaxDim, "row_bytes");
+    require(layout.row_bytes % layout.file_unit() == 0, "a row has ", layout.row_bytes, " bytes, no whole blocks");
+    require(layout.file_bytes(given.bytes, dtype) % (layout.row_bytes * layout.head_rows) == 0,
+            "a part that is interleaved has no whole number of heads");
+  }
+  return layout;
+}
+
 std::vector<WeightSource::Part> read_parts(Call& call, const mlxshim_weight& weight, int64_t bytes) {
   check_count(weight.part_count, 1, int64_t(1) << 20, "part_count");
   checked(weight.parts, "parts");
@@ -75,7 +97,8 @@ std::vector<WeightSource::Part> read_parts(Call& call, const mlxshim_weight& wei
     const mlxshim_part& given = block(&weight.parts[i], "a part");
     check_count(given.bytes, 0, left, "a part's bytes");
     left -= given.bytes;
-    WeightSource::Part part{nullptr, given.offset, given.bytes, given.data, false};
+    WeightSource::Part part{nullptr, given.offset, given.bytes, given.data, false, read_layout(given, weight.dtype)};
+    require(part.layout.plain() || given.file > 0, "a part that is in blocks or interleaved is in no file");
     if (given.file == MLXSHIM_FILE_RANDOM) {
       require(weight.part_count == 1, "a part that is made up is not the weight's only one");
       part.made_up = true;
@@ -83,9 +106,10 @@ std::vector<WeightSource::Part> read_parts(Call& call, const mlxshim_weight& wei
       part.file = call.get<File>(given.file);
       require(given.offset >= 0 && given.offset <= part.file->size(), "a part begins at ", given.offset, " of ",
               part.file->path(), ", which has ", part.file->size(), " bytes");
-      if (given.bytes > part.file->size() - given.offset)
-        fail(MLXSHIM_ERR_IO, part.file->path(), " has ", part.file->size(), " bytes, the weight needs ", given.bytes,
-             " from ", given.offset);
+      const int64_t need = part.layout.file_bytes(given.bytes, weight.dtype);
+      if (need > part.file->size() - given.offset)
+        fail(MLXSHIM_ERR_IO, part.file->path(), " has ", part.file->size(), " bytes, the weight needs ", need, " from ",
+             given.offset);
     } else {
       require(given.bytes == 0 || given.data != nullptr, "a part has neither file nor data");
     }
@@ -211,6 +235,23 @@ int32_t mlxshim_weights_add(int64_t weights, const mlxshim_weight* weight, int64
     WeightSource source(read_parts(call, given, facts.type.elements() * dtype_size(given.dtype)), given.dtype);
     set->add(std::move(facts), source);
     *index = int64_t(set->facts().size()) - 1;
+  });
+}
+
+int32_t mlxshim_weights_pack(int64_t weights, int64_t weight, int64_t scales, int64_t biases, int64_t mode, int64_t bits,
+                             int64_t group) noexcept {
+  return guarded([&](Call& call) {
+    auto set = call.get<Weights>(weights);
+    const int64_t last = int64_t(set->facts().size()) - 1;
+    check_count(weight, 0, last, "weight");
+    check_count(scales, -1, last, "scales");
+    check_count(biases, -1, last, "biases");
+    auto type = [&](int64_t index) { return index < 0 ? nullptr : &set->types()[size_t(index)]; };
+    const Quantization quantization{mode, bits, group};
+    require(type(weight)->ndim == 2 || type(weight)->ndim == 3, "w is ", type(weight)->print(), ", no matrix");
+    const std::string fault = matrix_fault(quantization, *type(weight), type(scales), type(biases));
+    require(fault.empty(), fault);
+    set->pack({weight, scales, biases, quantization});
   });
 }
 

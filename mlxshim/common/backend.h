@@ -9,10 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "blocks.h"
 #include "file.h"
 #include "handles.h"
 #include "ledger.h"
 #include "program.h"
+#include "quant.h"
 
 namespace mlxcel {
 
@@ -25,13 +27,21 @@ class WeightSource {
     int64_t bytes = 0;
     const void* data = nullptr;
     bool made_up = false;
+    FileLayout layout;
   };
 
   // dtype is that of the bytes.
   WeightSource(std::vector<Part> parts, int64_t dtype) : parts_(std::move(parts)), dtype_(dtype) {}
 
-  // Copies n bytes from position `at` of the whole on, whole elements. Throws MLXSHIM_ERR_IO.
+  // Copies n bytes from position `at` of the whole on, whole elements. Throws MLXSHIM_ERR_IO. Whoever reads elements,
+  // scales and biases of the same blocks one after the other gives the same buffer.
+  void read(void* to, int64_t at, int64_t n, FileBuffer& buffer) const;
   void read(void* to, int64_t at, int64_t n) const;
+  // The same by several threads of its own where that is worth it.
+  void read_fast(void* to, int64_t at, int64_t n) const;
+
+  // Whether nothing but the call that handed it in keeps some of the bytes.
+  bool borrowed() const;
 
   // Whether the bytes are made up: a library may make up others, as the ABI says.
   bool made_up() const { return parts_.size() == 1 && parts_[0].made_up; }
@@ -48,17 +58,26 @@ struct WeightFacts {
   int64_t stored_dtype;  // of the source's bytes
 };
 
+// Which weights a matrix is made of (-1: none), and how.
+struct MatrixParts {
+  int64_t weight, scales, biases;
+  Quantization quantization;
+  auto operator<=>(const MatrixParts&) const = default;
+};
+
 class Weights : public Object {
  public:
   static constexpr Kind kKind = Kind::kWeights;
   Weights() : Object(kKind) {}
 
-  // Reads a weight in and returns when it is there.
   void add(WeightFacts facts, const WeightSource& source) {
     load(facts, source);
     facts_.push_back(std::move(facts));
     types_.push_back(facts_.back().type);
   }
+  // Prepares a matrix that programs will use; it has no faults.
+  virtual void pack(const MatrixParts&) {}
+
   const std::vector<WeightFacts>& facts() const { return facts_; }
   const std::vector<Type>& types() const { return types_; }
 

@@ -73,36 +73,15 @@ class Checker {
 
   // w [.., N, K], lead_dims before N, with its scales and biases at the inputs w, w+1, w+2; returns K.
   int64_t quantized(size_t w, int lead_dims) const {
-    int64_t mode = attribute(0), bits = attribute(1), group = attribute(2);
+    const Quantization q{attribute(0), attribute(1), attribute(2)};
     weight(w, "w");
-    const Type& packed = in(w);
-    want(packed.ndim == lead_dims + 2, "w is ", packed.print(), ", which does not fit");
-    if (mode == MLXSHIM_QUANT_NONE) {
-      floats(packed, "w");
-      want(!has(w + 1) && !has(w + 2), "scales of a weight that is not quantized");
-      return packed.last();
-    }
-    want(valid_quantization(mode, bits, group), "no quantization has mode ", mode, ", ", bits, " bits and groups of ",
-         group);
-    want(packed.dtype == MLXSHIM_DTYPE_U32, "w is ", packed.print(), ", not of u32");
-    int64_t width = packed.last() * 32;
-    want(width % bits == 0 && width / bits % group == 0, "w is ", packed.print(), ", which holds no whole groups");
-    int64_t k = width / bits;
-    Type scales = packed;
-    scales.dims[size_t(packed.ndim - 1)] = k / group;
-    want(has(w + 1), "scales are missing");
-    weight(w + 1, "scales");
-    want(in(w + 1).same_shape(scales), "scales are ", in(w + 1).print(), " for w ", packed.print());
-    if (mode == MLXSHIM_QUANT_AFFINE) {
-      floats(in(w + 1), "scales");
-      want(has(w + 2), "biases are missing");
-      weight(w + 2, "biases");
-      want(in(w + 2) == in(w + 1), "biases are ", in(w + 2).print(), ", scales ", in(w + 1).print());
-    } else {
-      want(in(w + 1).dtype == MLXSHIM_DTYPE_U8, "scales are ", in(w + 1).print(), ", not of u8");
-      want(!has(w + 2), "biases of a format that has none");
-    }
-    return k;
+    want(in(w).ndim == lead_dims + 2, "w is ", in(w).print(), ", which does not fit");
+    auto given = [&](size_t i) { return has(i) ? &in(i) : nullptr; };
+    const std::string fault = matrix_fault(q, in(w), given(w + 1), given(w + 2));
+    want(fault.empty(), fault);
+    if (has(w + 1)) weight(w + 1, "scales");
+    if (has(w + 2)) weight(w + 2, "biases");
+    return matrix_columns(q, in(w));
   }
 
   // Says that every element of value v must be in [low, high), or below the live count of an axis.

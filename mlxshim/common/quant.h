@@ -1,9 +1,11 @@
 // Quantization modes of the ABI.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <string>
 
-#include "mlxshim.h"
+#include "program.h"
 
 namespace mlxcel {
 
@@ -17,6 +19,20 @@ constexpr bool valid_quantization(int64_t mode, int64_t bits, int64_t group) {
     case MLXSHIM_QUANT_NVFP4: return bits == 4 && group == 16;
     default: return false;
   }
+}
+
+// How a matrix is quantized; mode MLXSHIM_QUANT_NONE: not at all.
+struct Quantization {
+  int64_t mode, bits, group;
+  auto operator<=>(const Quantization&) const = default;
+};
+
+// What is wrong with a matrix w [.., N, K], packed along K, and its scales and biases (null: none); nothing: an empty text.
+std::string matrix_fault(const Quantization& q, const Type& w, const Type* scales, const Type* biases);
+
+// K of a matrix without faults.
+inline int64_t matrix_columns(const Quantization& q, const Type& w) {
+  return q.mode == MLXSHIM_QUANT_NONE ? w.last() : w.last() * 32 / q.bits;
 }
 
 }  // namespace mlxcel

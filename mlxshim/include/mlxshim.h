@@ -14,7 +14,8 @@
  *   - After a status other than MLXSHIM_OK, mlxshim_last_error gives one sentence.
  *   - All calls on one context and on what was made from it come from one thread at a time, and it must be the
  *     thread that created the context (MLX's streams belong to a thread).
- *   - Memory handed in is only read during the call. Files are read while weights are added.
+ *   - Memory handed in is only read during the call. The file of a weight is read when the weight is added, packed, or
+ *     first used by a program that is loaded; a library keeps it open until then, whatever becomes of its handle.
  */
 #ifndef MLXSHIM_H
 #define MLXSHIM_H
@@ -35,7 +36,7 @@ extern "C" {
 #endif
 
 /* The number of this ABI; any change of meaning or layout raises it. */
-#define MLXSHIM_ABI_VERSION 2
+#define MLXSHIM_ABI_VERSION 3
 
 /* Status codes. */
 #define MLXSHIM_OK 0
@@ -113,6 +114,18 @@ extern "C" {
 /* As the file of a weight's only part: the weight is made up where it will lie, for benchmarks. Floats are in
  * [-1/32, 1/32), integers have any bits; the same for the same offset. */
 #define MLXSHIM_FILE_RANDOM -1
+
+/* What a file may hold instead of a weight's bytes: GGUF's blocks of 32 elements, which are MLX's affine quantization with
+ * groups of 32 in other words. d and m are f16, q follows them; of 4 bits, element i and i + 16 share a byte. */
+#define MLXSHIM_BLOCKS_NONE 0
+#define MLXSHIM_BLOCKS_Q4_0 1 /* d, q of 4 bits:    d * (q - 8); 18 bytes */
+#define MLXSHIM_BLOCKS_Q4_1 2 /* d, m, q of 4 bits: d * q + m;   20 bytes */
+#define MLXSHIM_BLOCKS_Q8_0 3 /* d, q of 8 bits:    d * q, q has a sign; 34 bytes */
+
+/* What of the blocks is wanted. Scales and biases are f16, or f32 where the weight's dtype says so. */
+#define MLXSHIM_FIELD_ELEMENTS 0 /* as MLX packs them: u32 words, lowest bits first */
+#define MLXSHIM_FIELD_SCALES 1   /* d */
+#define MLXSHIM_FIELD_BIASES 2   /* -8 d, m, -128 d */
 
 /* Ops. Shapes: T tokens, R rows, S sequences, V vocabulary, E experts; [..] are leading dimensions that stay.
  * The batch of a step is described by three i32 inputs of the program itself, never by computed values:
@@ -207,13 +220,18 @@ typedef struct mlxshim_memory_info {
   int64_t host;   /* bytes of weights in host memory that a GPU reads over the bus: 0, or something is wrong */
 } mlxshim_memory_info;
 
-/* A contiguous run of a weight's bytes: in an open file, in memory when file is 0, or made up. */
+/* A contiguous run of a weight's bytes: in an open file, in memory when file is 0, or made up. With head_rows, the two
+ * halves of every so many rows are interleaved in the file: its rows 2 i and 2 i + 1 are rows i and head_rows / 2 + i. */
 typedef struct mlxshim_part {
   int64_t size;
   int64_t file;     /* handle, 0, or MLXSHIM_FILE_RANDOM */
   int64_t offset;   /* in the file */
   int64_t bytes;
   const void* data; /* when file is 0 */
+  int64_t blocks;   /* what the file holds; bytes are what is made of it, of whole blocks */
+  int64_t field;    /* of the blocks */
+  int64_t head_rows; /* 0: rows are in order */
+  int64_t row_bytes; /* in the file, where head_rows is not 0 */
 } mlxshim_part;
 
 typedef struct mlxshim_weight {
@@ -300,11 +318,16 @@ MLXSHIM_EXPORT int32_t mlxshim_file_close(int64_t file) MLXSHIM_NOEXCEPT;
 /* A weight set: tensors by index, resident until it is destroyed. */
 MLXSHIM_EXPORT int32_t mlxshim_weights_create(int64_t context, int64_t* weights) MLXSHIM_NOEXCEPT;
 MLXSHIM_EXPORT int32_t mlxshim_weights_destroy(int64_t weights) MLXSHIM_NOEXCEPT;
-/* Reads a tensor to the device and returns when its bytes are there. */
+/* Adds a tensor. */
 MLXSHIM_EXPORT int32_t mlxshim_weights_add(int64_t weights, const mlxshim_weight* weight, int64_t* index) MLXSHIM_NOEXCEPT;
 MLXSHIM_EXPORT int32_t mlxshim_weights_count(int64_t weights, int64_t* count) MLXSHIM_NOEXCEPT;
 /* Describes weight `index`; name may be null, dims has room for MLXSHIM_MAX_DIMS or is null. */
 MLXSHIM_EXPORT int32_t mlxshim_weights_info(int64_t weights, int64_t index, mlxshim_weight_info* info, int64_t* dims, char* name, int64_t capacity, int64_t* length) MLXSHIM_NOEXCEPT;
+
+/* Says that programs will multiply with a matrix or look its rows up: the indices of a weight, its scales and its biases (-1:
+ * none), and its quantization, as the inputs and attributes of MLXSHIM_OP_LINEAR. A library may read and pack it now, and
+ * not when a program is loaded. */
+MLXSHIM_EXPORT int32_t mlxshim_weights_pack(int64_t weights, int64_t weight, int64_t scales, int64_t biases, int64_t mode, int64_t bits, int64_t group) MLXSHIM_NOEXCEPT;
 
 /* Keys, values and last tokens of up to max_sequences sequences; memory is taken as they grow. */
 MLXSHIM_EXPORT int32_t mlxshim_state_create(int64_t context, const mlxshim_state_params* params, int64_t* state) MLXSHIM_NOEXCEPT;

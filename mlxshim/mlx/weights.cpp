@@ -21,7 +21,7 @@ void in_pieces(const WeightFacts& facts, const WeightSource& source, Take&& take
   if (facts.type.dtype != facts.stored_dtype) converted.resize(size_t(piece * kept));
   for (int64_t i = 0; i < n; i += piece) {
     const int64_t m = std::min(piece, n - i);
-    source.read(read.data(), i * stored, m * stored);
+    source.read_fast(read.data(), i * stored, m * stored);
     if (!converted.empty())
       convert_floats(read.data(), facts.stored_dtype, converted.data(), facts.type.dtype, size_t(m));
     take(converted.empty() ? read.data() : converted.data(), i * kept, m * kept);
@@ -35,7 +35,7 @@ mx::array load_to_host(const WeightFacts& facts, const WeightSource& source) {
   auto buffer = mx::allocator::malloc(size_t(bytes));
   char* to = static_cast<char*>(buffer.buffer().raw_ptr());
   if (facts.type.dtype == facts.stored_dtype)
-    source.read(to, 0, bytes);
+    source.read_fast(to, 0, bytes);
   else
     in_pieces(facts, source, [&](const char* data, int64_t at, int64_t n) { std::memcpy(to + at, data, size_t(n)); });
   return mx::array(std::move(buffer), shape_of(facts.type), to_mlx(facts.type.dtype));

@@ -9,9 +9,9 @@ extern "C" {
 #if defined(__GNUC__)
 __attribute__((used))
 #endif
-extern const char mlxnative_marker[] = "mlxnative-built-for-abi=2";
+extern const char mlxnative_marker[] = "mlxnative-built-for-abi=3";
 }
-static_assert(MLXSHIM_ABI_VERSION == 2, "the marker names another ABI");
+static_assert(MLXSHIM_ABI_VERSION == 3, "the marker names another ABI");
 
 namespace mlxcel {
 

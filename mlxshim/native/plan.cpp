@@ -201,7 +201,7 @@ class Planner {
     auto index = [&](size_t i) {
       return op.has(i) ? program_.weights[size_t(op.inputs[i] - program_.input_count)] : -1;
     };
-    return weights_.matrix({index(w), index(w + 1), index(w + 2), op.integer(0), op.integer(1), op.integer(2)});
+    return weights_.matrix({index(w), index(w + 1), index(w + 2), {op.integer(0), op.integer(1), op.integer(2)}});
   }
   const float* floats(const Op& op, size_t i) {
     return op.has(i) ? weights_.floats(program_.weights[size_t(op.inputs[i] - program_.input_count)]) : nullptr;

@@ -160,7 +160,7 @@ class Session {
 
   template <class T>
   int64_t add(int64_t dtype, std::vector<int64_t> dims, const std::vector<T>& data, int64_t resident = 0) {
-    mlxshim_part part{sizeof part, 0, 0, int64_t(data.size() * sizeof(T)), data.data()};
+    mlxshim_part part{sizeof part, 0, 0, int64_t(data.size() * sizeof(T)), data.data(), 0, 0, 0, 0};
     mlxshim_weight weight{sizeof weight,        "w",         1, dtype, resident ? resident : dtype,
                           int64_t(dims.size()), dims.data(), 1, &part};
     int64_t index = -1;

@@ -74,7 +74,7 @@ std::vector<Function> weights_functions() {
       [](int64_t h) {
         float data = 1;
         int64_t dim = 1;
-        mlxshim_part part{sizeof part, 0, 0, 4, &data};
+        mlxshim_part part{sizeof part, 0, 0, 4, &data, 0, 0, 0, 0};
         mlxshim_weight w{sizeof w, "w", 1, F32, F32, 1, &dim, 1, &part};
         return mlxshim_weights_add(h, &w, &number);
       },

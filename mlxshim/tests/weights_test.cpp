@@ -57,10 +57,10 @@ TEST(parts_of_files_and_memory) {
   int64_t file = 0, index = -1;
   OK(mlxshim_file_open(session.context, path.data(), int64_t(path.size()), &file));
   // Pieces out of order in the file, one empty, one cut within an element, one from memory.
-  std::vector<mlxshim_part> parts{{sizeof(mlxshim_part), file, 13 + 2000, 402, nullptr},
-                                  {sizeof(mlxshim_part), file, 13 + 2402, 1598, nullptr},
-                                  {sizeof(mlxshim_part), file, 0, 0, nullptr},
-                                  {sizeof(mlxshim_part), 0, 0, 2000, data.data()}};
+  std::vector<mlxshim_part> parts{{sizeof(mlxshim_part), file, 13 + 2000, 402, nullptr, 0, 0, 0, 0},
+                                  {sizeof(mlxshim_part), file, 13 + 2402, 1598, nullptr, 0, 0, 0, 0},
+                                  {sizeof(mlxshim_part), file, 0, 0, nullptr, 0, 0, 0, 0},
+                                  {sizeof(mlxshim_part), 0, 0, 2000, data.data(), 0, 0, 0, 0}};
   Weight w(F32, F32, {1000, 1}, parts);
   OK(mlxshim_weights_add(session.weights, &w.block, &index));
   OK(mlxshim_file_close(file));
@@ -131,7 +131,7 @@ TEST(refused_weights) {
   int64_t file = 0, index = 0;
   OK(mlxshim_file_open(c, path.data(), int64_t(path.size()), &file));
   auto part = [&](int64_t f, int64_t offset, int64_t bytes) {
-    return mlxshim_part{sizeof(mlxshim_part), f, offset, bytes, data.data()};
+    return mlxshim_part{sizeof(mlxshim_part), f, offset, bytes, data.data(), 0, 0, 0, 0};
   };
   auto attempt = [&](Weight w) { return mlxshim_weights_add(session.weights, &w.block, &index); };
   OK(attempt({F32, F32, {10}, {part(0, 0, 40)}}));
@@ -148,7 +148,7 @@ TEST(refused_weights) {
   FAILS(MLXSHIM_ERR_ARGUMENT, attempt({F32, F32, {10}, {part(0, 0, 40), part(0, 0, 40)}}));
   FAILS(MLXSHIM_ERR_ARGUMENT, attempt({F32, F32, {10}, {part(-4, 0, 40)}}));
   FAILS(MLXSHIM_ERR_ARGUMENT, attempt({F32, F32, {10}, {part(c, 0, 40)}}));
-  FAILS(MLXSHIM_ERR_ARGUMENT, attempt({F32, F32, {10}, {{sizeof(mlxshim_part), 0, 0, 40, nullptr}}}));
+  FAILS(MLXSHIM_ERR_ARGUMENT, attempt({F32, F32, {10}, {{sizeof(mlxshim_part), 0, 0, 40, nullptr, 0, 0, 0, 0}}}));
   FAILS(MLXSHIM_ERR_ARGUMENT, attempt({F32, F32, {10}, {{3, 0, 0, 40, data.data()}}}));
   // Types and shapes.
   for (int64_t dtype : {int64_t(0), int64_t(-1), int64_t(14), INT64_MAX}) {

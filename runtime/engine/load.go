@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"math"
-	"runtime/debug"
 	"unsafe"
 
 	"mlxcel/bindings"
@@ -29,7 +28,6 @@ func loadWeights(ctx *bindings.Context, p *program.Program, checkpoint *weights.
 	if err := set.add(ctx, p, checkpoint, progress); err != nil {
 		return nil, err
 	}
-	debug.FreeOSMemory() // weights that were converted on the way lay on Go's heap
 	return set, nil
 }
 
@@ -45,13 +43,8 @@ func (set *weightSet) add(ctx *bindings.Context, p *program.Program, checkpoint 
 	for _, v := range p.Weights {
 		total += sourceBytes(v.Weight, checkpoint)
 	}
-	ahead := convertAhead(p.Weights, checkpoint)
-	defer ahead.stop()
+	complete := completed(p)
 	for _, v := range p.Weights {
-		made, err := ahead.next()
-		if err != nil {
-			return err
-		}
 		w := bindings.Weight{Name: v.Weight.Key(), DType: v.Weight.Stored, Resident: v.Weight.Resident, Dims: v.Type.Shape}
 		if v.Weight.Constant != nil {
 			w.DType = bindings.F32
@@ -59,23 +52,19 @@ func (set *weightSet) add(ctx *bindings.Context, p *program.Program, checkpoint 
 		}
 		for _, name := range v.Weight.Tensors {
 			for _, part := range checkpoint.Tensors[name].Parts {
-				if part.Load != nil {
-					w.Parts = append(w.Parts, bindings.Part{Data: made[:part.Size]})
-					made = made[part.Size:]
-					continue
-				}
 				if part.Random() {
 					w.Parts = append(w.Parts, bindings.Part{Random: true, Bytes: part.Size})
 					continue
 				}
 				f, ok := files[part.Path]
 				if !ok {
+					var err error
 					if f, err = ctx.OpenFile(part.Path); err != nil {
 						return err
 					}
 					files[part.Path] = f
 				}
-				w.Parts = append(w.Parts, bindings.Part{File: f, Offset: part.Offset, Bytes: part.Size})
+				w.Parts = append(w.Parts, bindings.Part{File: f, Layout: part.Layout, Offset: part.Offset, Bytes: part.Size})
 			}
 		}
 		if p := w.Parts[0]; p.Random { // made up, as a whole
@@ -87,6 +76,12 @@ func (set *weightSet) add(ctx *bindings.Context, p *program.Program, checkpoint 
 			return fmt.Errorf("loading %v: %w", v.Weight.Tensors, err)
 		}
 		set.index[w.Name] = int64(i)
+		for _, m := range complete[v] {
+			q := m.Quant
+			if err := set.resident.Pack(set.number(m.Weight), set.number(m.Scales), set.number(m.Biases), int64(q.Mode), int64(q.Bits), int64(q.Group)); err != nil {
+				return fmt.Errorf("loading %v: %w", m.Weight.Weight.Tensors, err)
+			}
+		}
 		set.bytes += int64(v.Type.Elements() * v.Weight.Resident.Size())
 		done += sourceBytes(v.Weight, checkpoint)
 		if progress != nil {
@@ -94,6 +89,35 @@ func (set *weightSet) add(ctx *bindings.Context, p *program.Program, checkpoint 
 		}
 	}
 	return nil
+}
+
+// number is the index of a weight that was added, -1 for none.
+func (set *weightSet) number(v *program.Value) int {
+	if v == nil {
+		return -1
+	}
+	return int(set.index[v.Weight.Key()])
+}
+
+// completed returns the matrices of a program by the last one of their weights.
+func completed(p *program.Program) map[*program.Value][]program.Matrix {
+	order := map[*program.Value]int{}
+	for i, v := range p.Weights {
+		order[v] = i
+	}
+	out := map[*program.Value][]program.Matrix{}
+	for _, op := range p.Ops {
+		if m, ok := op.Matrix(); ok {
+			last := m.Weight
+			for _, v := range []*program.Value{m.Scales, m.Biases} {
+				if v != nil && order[v] > order[last] {
+					last = v
+				}
+			}
+			out[last] = append(out[last], m)
+		}
+	}
+	return out
 }
 
 func sourceBytes(w *program.Weight, checkpoint *weights.Checkpoint) int64 {

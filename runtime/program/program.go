@@ -196,8 +196,9 @@ func floatAttribute(f float64) int64 { return int64(math.Float64bits(f)) }
 
 // Matrix is a matrix, or a stack of them, that an op multiplies with or looks up in.
 type Matrix struct {
-	Weight *Value
-	Quant  Quant
+	Weight         *Value
+	Scales, Biases *Value // nil: none
+	Quant          Quant
 }
 
 // Elements is the number of weights that are packed into the matrix.
@@ -209,26 +210,33 @@ func (m Matrix) Elements() int {
 	return n
 }
 
+// Matrix returns the matrix that the op multiplies with or looks up in, if it is such an op.
+func (op *Op) Matrix() (m Matrix, ok bool) {
+	table := opInfo[op.Code].attributes
+	if len(table) == 0 || table[0].name != "mode" {
+		return m, false
+	}
+	i := slices.IndexFunc(op.Inputs, func(v *Value) bool { return v != nil && v.Weight != nil })
+	if i < 0 {
+		return m, false
+	}
+	q := Quant{bindings.QuantMode(op.Attributes[0]), int(op.Attributes[1]), int(op.Attributes[2])}
+	return Matrix{op.Inputs[i], op.Inputs[i+1], op.Inputs[i+2], q}, true
+}
+
 // Matrices returns the matrices of an op, and its other weights as dense ones; scales and biases belong to a matrix.
 func (op *Op) Matrices() []Matrix {
-	if table := opInfo[op.Code].attributes; len(table) > 0 && table[0].name == "mode" {
-		q := Quant{bindings.QuantMode(op.Attributes[0]), int(op.Attributes[1]), int(op.Attributes[2])}
-		var all []Matrix
-		for _, v := range op.Inputs {
-			if v != nil && v.Weight != nil {
-				all = append(all, Matrix{v, q})
-				break
-			}
-		}
+	if m, ok := op.Matrix(); ok {
+		all := []Matrix{m}
 		if bias := op.Inputs[len(op.Inputs)-1]; bias != nil && op.Code != bindings.OpEmbed {
-			all = append(all, Matrix{bias, Quant{}})
+			all = append(all, Matrix{Weight: bias})
 		}
 		return all
 	}
 	var all []Matrix
 	for _, v := range op.Inputs {
 		if v != nil && v.Weight != nil && v.Weight.Constant == nil {
-			all = append(all, Matrix{v, Quant{}})
+			all = append(all, Matrix{Weight: v})
 		}
 	}
 	return all

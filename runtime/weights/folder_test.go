@@ -320,13 +320,6 @@ func TestFileThatShrinksLater(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestPartThatCannotBeMade(t *testing.T) {
-	broken := errors.New("broken")
-	_, err := Tensor{Name: "x", DType: bindings.U8, Shape: []int{2}, Parts: []Part{{Size: 2, Load: func([]byte) error { return broken }}}}.Read()
-	require.ErrorIs(t, err, broken)
-	require.ErrorContains(t, err, `"x"`)
-}
-
 func FuzzSafetensors(f *testing.F) {
 	f.Add(goodSafetensors(map[string][]byte{"a": {1, 2, 3}, "b": {}}))
 	f.Fuzz(func(t *testing.T, file []byte) {

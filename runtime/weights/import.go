@@ -186,15 +186,15 @@ func (h *ggufHeader) convert(fam family, config map[string]any) (map[string]Tens
 				return nil, nil, err
 			}
 		}
-		rows := h.rows(t, half)
+		whole := h.part(t, half)
 		switch {
 		case ggufTypes[t.kind].dtype != 0:
 			name := module + "." + param
-			out[name] = t.plain(name, rows)
+			out[name] = Tensor{Name: name, DType: ggufTypes[t.kind].dtype, Shape: ints(t.dims), Parts: []Part{whole}}
 		case param != "weight" || len(t.dims) < 2:
 			return nil, nil, damaged(h.path, "tensor %q has the quantized type %s, which a bias or norm cannot have", t.name, ggufTypes[t.kind].name)
 		default:
-			for _, q := range t.quantized(module, rows, wide[i]) {
+			for _, q := range t.quantized(module, whole, wide[i]) {
 				out[q.Name] = q
 			}
 			bits[module] = quantBits(t.kind)
@@ -203,14 +203,14 @@ func (h *ggufHeader) convert(fam family, config map[string]any) (map[string]Tens
 	return out, bits, nil
 }
 
-// rows sees a tensor as rows: along its last axis, or single elements if it
-// has no other.
-func (h *ggufHeader) rows(t ggufTensor, half int64) rowSource {
-	n, _ := product(1, t.dims[:len(t.dims)-1])
-	if len(t.dims) == 1 {
-		n = t.dims[0]
+// part is the whole tensor as it is in the file, whose heads may be interleaved.
+func (h *ggufHeader) part(t ggufTensor, half int64) Part {
+	p := Part{Path: h.path, Offset: t.offset, Size: t.size}
+	if half > 0 {
+		rows, _ := product(1, t.dims[:max(len(t.dims)-1, 1)])
+		p.Layout.HeadRows, p.Layout.RowBytes = 2*half, t.size/rows
 	}
-	return rowSource{path: h.path, offset: t.offset, rows: n, rowBytes: t.size / n, half: half}
+	return p
 }
 
 // halfHead returns half the rows of a head in a q or k projection, 0 for other
@@ -230,15 +230,6 @@ func (h *ggufHeader) halfHead(t ggufTensor, module string, config map[string]any
 		return 0, damaged(h.path, "tensor %q has %d rows, and %d heads of %d were expected", t.name, t.dims[0], heads, headDim)
 	}
 	return headDim / 2, nil
-}
-
-// plain describes a tensor that is not quantized.
-func (t ggufTensor) plain(name string, rows rowSource) Tensor {
-	parts := []Part{{Path: rows.path, Offset: t.offset, Size: t.size}}
-	if rows.half > 0 {
-		parts = rows.parts(converter{rows.rowBytes, keep})
-	}
-	return Tensor{Name: name, DType: ggufTypes[t.kind].dtype, Shape: ints(t.dims), Parts: parts}
 }
 
 // tensor returns the tensor of a name in the file, nil if there is none.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -201,36 +200,6 @@ func TestInterleavedRows(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Tensors that are larger than one part come in several, cut between heads.
-func TestManyParts(t *testing.T) {
-	const rows, rowBytes, half = 96, partBytes / 8, 8
-	b := make([]byte, rows*rowBytes)
-	for r := range rows {
-		b[r*rowBytes] = byte(r)
-	}
-	path := writeFile(t, t.TempDir(), "rows", b)
-	firsts := func(parts []Part) (out []byte) {
-		for _, p := range parts {
-			got := make([]byte, p.Size)
-			require.NoError(t, p.Read(got))
-			for at := 0; at < len(got); at += rowBytes {
-				out = append(out, got[at])
-			}
-		}
-		return out
-	}
-	plain := rowSource{path: path, rows: rows, rowBytes: rowBytes}
-	parts := plain.parts(converter{rowBytes, keep})
-	require.Len(t, parts, rows*rowBytes/partBytes)
-	inOrder := firsts(parts)
-	require.Len(t, inOrder, rows)
-
-	heads := rowSource{path: path, rows: rows, rowBytes: rowBytes, half: half}
-	parts = heads.parts(converter{rowBytes, keep})
-	require.Len(t, parts, rows/(2*half))
-	require.Equal(t, inOrder, interleave(firsts(parts), rows/(2*half)))
 }
 
 func TestNamesAndConfig(t *testing.T) {
@@ -514,47 +483,9 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(total)
 	for b.Loop() {
 		for _, t := range c.Tensors {
-			for _, p := range t.Parts {
-				if err := p.Read(make([]byte, p.Size)); err != nil {
-					b.Fatal(err)
-				}
+			if _, err := t.Read(); err != nil {
+				b.Fatal(err)
 			}
 		}
-	}
-}
-
-// What is made on the way is the same as what is made by itself, and is made once.
-func TestSplit(t *testing.T) {
-	const rows, rowBytes = 1200, 1024 // several parts
-	data := make([]byte, rows*rowBytes)
-	rng := rand.New(rand.NewPCG(3, 4))
-	for i := range data {
-		data[i] = byte(rng.IntN(256))
-	}
-	s := rowSource{path: writeFile(t, t.TempDir(), "rows", data), rows: rows, rowBytes: rowBytes}
-	firsts := converter{1, func(dst, src []byte) {
-		for ; len(src) > 0; dst, src = dst[1:], src[rowBytes:] {
-			dst[0] = src[0]
-		}
-	}}
-	load := func(parts []Part) []byte {
-		var all []byte
-		for _, p := range parts {
-			made := make([]byte, p.Size)
-			require.NoError(t, p.Load(made))
-			all = append(all, made...)
-		}
-		return all
-	}
-	parts := s.split(converter{rowBytes, keep}, firsts, firsts)
-	require.Greater(t, len(parts[0]), 1)
-	alone := load(parts[1])
-	require.Equal(t, data, load(parts[0]))
-	require.NoError(t, os.Remove(s.path)) // no more can be read
-	require.Equal(t, alone, load(parts[1]))
-	require.Equal(t, alone, load(parts[2]))
-	require.Error(t, parts[1][0].Load(make([]byte, parts[1][0].Size)), "what was kept is given once")
-	for i := range rows {
-		require.Equal(t, data[i*rowBytes], alone[i])
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"mlxcel/bindings"
 )
 
-func bytesTensor(name string, shape []int, b ...byte) Tensor {
-	return Tensor{Name: name, DType: bindings.U8, Shape: shape, Parts: []Part{{Size: int64(len(b)), Load: func(dst []byte) error { copy(dst, b); return nil }}}}
+func bytesTensor(t *testing.T, name string, shape []int, b ...byte) Tensor {
+	path := writeFile(t, t.TempDir(), name, b)
+	return Tensor{Name: name, DType: bindings.U8, Shape: shape, Parts: []Part{{Path: path, Size: int64(len(b))}}}
 }
 
 func TestConcat(t *testing.T) {
-	a, b := bytesTensor("a", []int{1, 2}, 1, 2), bytesTensor("b", []int{2, 2}, 3, 4, 5, 6)
+	a, b := bytesTensor(t, "a", []int{1, 2}, 1, 2), bytesTensor(t, "b", []int{2, 2}, 3, 4, 5, 6)
 	j, err := Concat("ab", a, b)
 	require.NoError(t, err)
 	require.Equal(t, "ab", j.Name)
@@ -25,7 +26,7 @@ func TestConcat(t *testing.T) {
 }
 
 func TestStack(t *testing.T) {
-	j, err := Stack("ab", bytesTensor("a", []int{2}, 1, 2), bytesTensor("b", []int{2}, 3, 4))
+	j, err := Stack("ab", bytesTensor(t, "a", []int{2}, 1, 2), bytesTensor(t, "b", []int{2}, 3, 4))
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 2}, j.Shape)
 	got, err := j.Read()
@@ -34,22 +35,22 @@ func TestStack(t *testing.T) {
 }
 
 func TestJoinMismatch(t *testing.T) {
-	row := bytesTensor("row", []int{1, 2}, 1, 2)
+	row := bytesTensor(t, "row", []int{1, 2}, 1, 2)
 	other := row
 	other.DType = bindings.I8
-	scalar := bytesTensor("s", nil, 1)
+	scalar := bytesTensor(t, "s", nil, 1)
 	for _, join := range []func(string, ...Tensor) (Tensor, error){Concat, Stack} {
 		_, err := join("x")
 		requireError(t, err, "x", "no tensors")
 		_, err = join("x", row, other)
 		requireError(t, err, "x", "i8", "row")
-		_, err = join("x", row, bytesTensor("wide", []int{1, 3}, 1, 2, 3))
+		_, err = join("x", row, bytesTensor(t, "wide", []int{1, 3}, 1, 2, 3))
 		requireError(t, err, "x", "[1 3] of wide")
 		_, err = join("x", row, scalar)
 		requireError(t, err, "x", "of s")
 	}
 	_, err := Concat("x", scalar)
 	requireError(t, err, "no axis")
-	_, err = Stack("x", row, bytesTensor("tall", []int{2, 2}, 1, 2, 3, 4))
+	_, err = Stack("x", row, bytesTensor(t, "tall", []int{2, 2}, 1, 2, 3, 4))
 	requireError(t, err, "of tall")
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -44,145 +43,43 @@ func biasShift(kind uint32) int {
 	return 0
 }
 
-// rowSource is a region of a file seen as rows of equal size.
-type rowSource struct {
-	path     string
-	offset   int64
-	rows     int64
-	rowBytes int64
-
-	// half is not 0 if the rows come in heads of 2*half rows whose halves are
-	// interleaved: in the file row 2i of a head is its row i, and row 2i+1 its
-	// row half+i.
-	half int64
-}
-
-const (
-	partBytes  = 512 << 10 // about the most bytes of the file that make one part: parts are made by several threads
-	chunkBytes = 128 << 10 // about what is read at once: it stays in the processor's cache
-)
-
-// step returns the number of rows, whole heads, that have about size bytes.
-func (s rowSource) step(size int64) int64 {
-	unit := max(1, 2*s.half)
-	return max(1, size/s.rowBytes/unit) * unit
-}
-
-// converter makes outBytes bytes of each row. Convert gets whole rows and writes
-// to the start of dst.
-type converter struct {
-	outBytes int64
-	convert  func(dst, src []byte)
-}
-
-// parts describes the rows, in order, each converted.
-func (s rowSource) parts(c converter) []Part {
-	return s.partsBy(c.outBytes, func(dst []byte, first, n int64) error { return s.load(dst, first, n, c) })
-}
-
-// partsBy describes the rows, in order, of outBytes bytes each, that load makes.
-func (s rowSource) partsBy(outBytes int64, load func(dst []byte, first, n int64) error) []Part {
-	var parts []Part
-	step := s.step(partBytes)
-	for first := int64(0); first < s.rows; first += step {
-		n := min(step, s.rows-first)
-		parts = append(parts, Part{Size: n * outBytes, Load: func(dst []byte) error { return load(dst, first, n) }})
-	}
-	return parts
-}
-
-// split describes the rows converted in several ways. Whoever loads the parts of
-// the first way makes those of the others on the way, and they are kept until
-// they are loaded, so that the file is read once.
-func (s rowSource) split(first converter, others ...converter) [][]Part {
-	type place struct {
-		row int64
-		way int
-	}
-	var lock sync.Mutex
-	kept := map[place][]byte{}
-	all := [][]Part{s.partsBy(first.outBytes, func(dst []byte, row, n int64) error {
-		made := make([][]byte, len(others))
-		for i, c := range others {
-			made[i] = make([]byte, n*c.outBytes)
+// convert fills dst with the part, which the file holds in blocks, or with interleaved heads. The libraries do the same
+// faster; this is for other readers, and says what is meant.
+func (p Part) convert(dst []byte, dtype bindings.DType) error {
+	row, made, convert := int64(1), int64(1), keep
+	if p.Layout.Blocks != bindings.BlocksNone {
+		kind := blockKind(p.Layout.Blocks)
+		row, made, convert = ggufTypes[kind].bytes, groupSize*int64(quantBits(kind))/8, packer(kind)
+		switch p.Layout.Field {
+		case bindings.FieldScales:
+			made, convert = int64(dtype.Size()), scaler(kind, dtype == bindings.F32)
+		case bindings.FieldBiases:
+			made, convert = int64(dtype.Size()), biaser(kind, dtype == bindings.F32)
 		}
-		done := int64(0)
-		err := s.load(dst, row, n, converter{first.outBytes, func(dst, src []byte) {
-			first.convert(dst, src)
-			for i, c := range others {
-				c.convert(made[i][done*c.outBytes:], src)
-			}
-			done += int64(len(src)) / s.rowBytes
-		}})
-		if err != nil {
-			return err
-		}
-		lock.Lock()
-		defer lock.Unlock()
-		for i := range others {
-			kept[place{row, i}] = made[i]
-		}
-		return nil
-	})}
-	for i, c := range others {
-		all = append(all, s.partsBy(c.outBytes, func(dst []byte, row, n int64) error {
-			at := place{row, i}
-			lock.Lock()
-			made, ok := kept[at]
-			delete(kept, at)
-			lock.Unlock()
-			if !ok {
-				return s.load(dst, row, n, c)
-			}
-			copy(dst, made)
-			return nil
-		}))
 	}
-	return all
-}
-
-// readBuffers are buffers to read into: memory that was used before is faster.
-var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
-
-// load reads n rows and converts them into dst.
-func (s rowSource) load(dst []byte, first, n int64, c converter) error {
-	f, err := held.Open(s.path)
-	if err != nil {
+	src := make([]byte, p.Size/made*row)
+	if err := readRange(p.Path, p.Offset, src); err != nil {
 		return err
 	}
-	defer f.Close()
-	step := min(n, s.step(chunkBytes))
-	size := step * s.rowBytes
-	both := readBuffers.Get().(*[]byte)
-	defer readBuffers.Put(both)
-	*both = slices.Grow((*both)[:0], int(2*size))[:2*size]
-	buf, ordered := (*both)[:size], (*both)[size:]
-	for done := int64(0); done < n; done += step {
-		src := buf[:min(step, n-done)*s.rowBytes]
-		if err := readAt(f, s.offset+(first+done)*s.rowBytes, src); err != nil {
-			return err
-		}
-		if s.half > 0 {
-			s.order(ordered, src)
-			src = ordered[:len(src)]
-		}
-		c.convert(dst[done*c.outBytes:], src)
+	if p.Layout.HeadRows > 0 {
+		src = inOrder(src, p.Layout.RowBytes, p.Layout.HeadRows/2)
 	}
+	convert(dst, src)
 	return nil
 }
 
-// order copies whole heads and undoes their interleaving.
-func (s rowSource) order(dst, src []byte) {
-	headBytes := 2 * s.half * s.rowBytes
-	for ; len(src) > 0; src = src[headBytes:] {
+// inOrder copies whole heads of 2*half rows and undoes their interleaving.
+func inOrder(src []byte, rowBytes, half int64) []byte {
+	out := make([]byte, 0, len(src))
+	for headBytes := 2 * half * rowBytes; len(src) > 0; src = src[headBytes:] {
 		for odd := range int64(2) {
-			for i := range s.half {
-				at := (2*i + odd) * s.rowBytes
-				copy(dst, src[at:at+s.rowBytes])
-				dst = dst[s.rowBytes:]
+			for i := range half {
+				at := (2*i + odd) * rowBytes
+				out = append(out, src[at:at+rowBytes]...)
 			}
 		}
 	}
+	return out
 }
 
 // keep converts nothing.
@@ -190,9 +87,8 @@ func keep(dst, src []byte) { copy(dst, src) }
 
 // quantized returns X.weight, X.scales and X.biases of a module X whose weight
 // is a quantized GGUF tensor. Scales and biases are F16, or F32 if wide.
-func (t ggufTensor) quantized(module string, rows rowSource, wide bool) []Tensor {
+func (t ggufTensor) quantized(module string, whole Part, wide bool) []Tensor {
 	last := len(t.dims) - 1
-	cols := t.dims[last]
 	shape := func(n int64) []int {
 		s := ints(t.dims)
 		s[last] = int(n)
@@ -202,14 +98,41 @@ func (t ggufTensor) quantized(module string, rows rowSource, wide bool) []Tensor
 	if wide {
 		scaleType = bindings.F32
 	}
-	words, groups := cols*int64(quantBits(t.kind))/32, cols/groupSize
-	scaleBytes := groups * int64(scaleType.Size())
-	parts := rows.split(converter{4 * words, packer(t.kind)},
-		converter{scaleBytes, scaler(t.kind, wide)}, converter{scaleBytes, biaser(t.kind, wide)})
+	tensor := func(name string, dtype bindings.DType, width, field int64) Tensor {
+		out := Tensor{Name: module + name, DType: dtype, Shape: shape(width)}
+		p := whole
+		p.Layout.Blocks, p.Layout.Field, p.Size = blocksOf(t.kind), field, out.Size()
+		out.Parts = []Part{p}
+		return out
+	}
+	cols := t.dims[last]
 	return []Tensor{
-		{module + ".weight", bindings.U32, shape(words), parts[0]},
-		{module + ".scales", scaleType, shape(groups), parts[1]},
-		{module + ".biases", scaleType, shape(groups), parts[2]},
+		tensor(".weight", bindings.U32, cols*int64(quantBits(t.kind))/32, bindings.FieldElements),
+		tensor(".scales", scaleType, cols/groupSize, bindings.FieldScales),
+		tensor(".biases", scaleType, cols/groupSize, bindings.FieldBiases),
+	}
+}
+
+// blocksOf is the library's number of a kind of blocks, and blockKind the kind of a number.
+func blocksOf(kind uint32) int64 {
+	switch kind {
+	case typeQ4_0:
+		return bindings.BlocksQ40
+	case typeQ4_1:
+		return bindings.BlocksQ41
+	default:
+		return bindings.BlocksQ80
+	}
+}
+
+func blockKind(blocks int64) uint32 {
+	switch blocks {
+	case bindings.BlocksQ40:
+		return typeQ4_0
+	case bindings.BlocksQ41:
+		return typeQ4_1
+	default:
+		return typeQ8_0
 	}
 }
 

@@ -4,8 +4,7 @@
 //
 // A [Tensor] says what it is called, what its type and shape are and where its
 // bytes lie; whoever loads it reads the bytes. What a GGUF file stores in another
-// layout than MLX wants is converted when, and only when, its bytes are asked
-// for. So [Open] reads headers, and of a GGUF file with Q4_0 or Q8_0 tensors also
+// layout than MLX wants is described, and converted by whoever reads it. So [Open] reads headers, and of a GGUF file with Q4_0 or Q8_0 tensors also
 // their scales, since the type of their biases depends on these.
 package weights
 
@@ -75,18 +74,14 @@ type Tensor struct {
 	Parts []Part
 }
 
-// Part is a contiguous run of a tensor's bytes. It lies in a file (Path, Offset,
-// Size), or is made on demand by Load, or, where both are missing, is made up by
-// whoever loads it, for benchmarks: see [Random]. Sizes are in bytes.
+// Part is a contiguous run of a tensor's bytes: Size bytes of a file from Offset
+// on, or what is made of the file from there on as Layout says. A part without a
+// path is made up by whoever loads it, for benchmarks: see [Random].
 type Part struct {
 	Path   string
+	Layout bindings.FileLayout
 	Offset int64
-	Size   int64
-
-	// Load, if not nil, fills dst, which has Size bytes, and Path and Offset
-	// are not set. It may be called from several goroutines and more than
-	// once, and does the work each time.
-	Load func(dst []byte) error
+	Size   int64 // in bytes, of the tensor
 }
 
 // Size returns the bytes of the whole tensor.
@@ -103,7 +98,7 @@ func (t Tensor) Read() ([]byte, error) {
 	out := make([]byte, t.Size())
 	rest := out
 	for _, p := range t.Parts {
-		if err := p.Read(rest[:p.Size]); err != nil {
+		if err := p.read(rest[:p.Size], t.DType); err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		rest = rest[p.Size:]
@@ -112,15 +107,15 @@ func (t Tensor) Read() ([]byte, error) {
 }
 
 // Random reports whether the part is made up by whoever loads it.
-func (p Part) Random() bool { return p.Path == "" && p.Load == nil }
+func (p Part) Random() bool { return p.Path == "" }
 
-// Read fills dst, which has Size bytes, with the bytes of the part.
-func (p Part) Read(dst []byte) error {
+// read fills dst, which has Size bytes, with the bytes of the part of a tensor of a type.
+func (p Part) read(dst []byte, dtype bindings.DType) error {
 	switch {
-	case p.Load != nil:
-		return p.Load(dst)
 	case p.Random():
 		return errors.New("the weights are made up, and only where they are loaded")
+	case p.Layout != bindings.FileLayout{}:
+		return p.convert(dst, dtype)
 	}
 	return readRange(p.Path, p.Offset, dst)
 }

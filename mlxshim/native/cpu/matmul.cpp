@@ -29,6 +29,22 @@ void check(const MatrixSource& s) {
 
 }  // namespace
 
+int64_t MatrixSource::weight_bytes() const {
+  return mode == MLXSHIM_QUANT_NONE ? columns * dtype_size(weight_dtype) : columns * bits / 8;
+}
+
+int64_t MatrixSource::scale_bytes() const {
+  return mode == MLXSHIM_QUANT_NONE ? 0 : columns / group * dtype_size(scale_dtype);
+}
+
+MatrixSource::Rows MatrixSource::from(int64_t row, int64_t n, Buffer& buffer) const {
+  if (read) return read(row, n, buffer);
+  auto at = [row](const void* begin, int64_t bytes) {
+    return begin ? static_cast<const char*>(begin) + row * bytes : nullptr;
+  };
+  return {at(weight, weight_bytes()), at(scales, scale_bytes()), at(biases, scale_bytes())};
+}
+
 std::unique_ptr<Matrix> pack(Level level, const MatrixSource& source, const Spread& spread) {
   check(source);
   switch (level) {

@@ -17,12 +17,25 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
+
+#include "../../common/blocks.h"
 
 namespace mlxcel::native {
 
 // What a matrix is made of: MLX's layout (see mlxshim.h), or a dense one without scales. A stack of matrices of one
 // shape (experts) is packed as one, its members' rows following each other in the source.
 struct MatrixSource {
+  // Rows, from the first one that was asked for on.
+  struct Rows {
+    const void *weight, *scales, *biases;
+  };
+  // Memory for rows that are read.
+  struct Buffer {
+    std::vector<char> weight, scales, biases;
+    FileBuffer file;
+  };
+
   int64_t rows = 0, columns = 0;          // n and k, of one member
   int64_t members = 1;                    // matrices in the stack
   int64_t mode = 0, bits = 0, group = 0;  // MLXSHIM_QUANT_…
@@ -31,6 +44,14 @@ struct MatrixSource {
   const void* scales = nullptr;  // of scale_dtype: f16, bf16, f32; u8 for the fp modes
   const void* biases = nullptr;  // affine only
   int64_t scale_dtype = 0;
+  // If set, it is called for rows instead, by several threads at once, n of them from `row` of the stack on, and the
+  // pointers above are null. What it returns may lie in the buffer.
+  std::function<Rows(int64_t row, int64_t n, Buffer& buffer)> read;
+
+  // Bytes of a row.
+  int64_t weight_bytes() const;
+  int64_t scale_bytes() const;
+  Rows from(int64_t row, int64_t n, Buffer& buffer) const;
 };
 
 // A packed matrix. What is in it is the level's affair.

@@ -1,6 +1,7 @@
 // Packing: from MLX's layout to panels (see matmul_packed.h), and back for embeddings.
 #include "matmul_packed.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -186,10 +187,21 @@ class PackedMatrix : public Matrix {
     memory_ = std::make_unique<MatrixMemory>(bytes());
     packed_.data = memory_->data();
     spread(members * member_panels_, [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; panel++) {
-        const int64_t n = panel % member_panels_ * kLanes, first = panel / member_panels_ * rows + n;
-        const int lanes = int(rows - n < kLanes ? rows - n : kLanes);
-        dense_ ? put_dense(s, first, lanes) : put_quantized(s, first, lanes);
+      // Some at a time, so that rows which have to be read stay in the processor's cache.
+      constexpr int64_t kPiece = 64 << 10;
+      const int64_t most = std::max<int64_t>(kPiece / (kLanes * s.weight_bytes()), 1);
+      MatrixSource::Buffer buffer;
+      for (int64_t panel = begin; panel < end;) {
+        const int64_t member = panel / member_panels_, n = panel % member_panels_ * kLanes;
+        const int64_t panels = std::min({most, end - panel, member_panels_ - panel % member_panels_});
+        const int64_t count = std::min(panels * kLanes, rows - n), first = member * rows + n;
+        const MatrixSource::Rows from = s.from(first, count, buffer);
+        for (int64_t r = 0; r < count; r += kLanes) {
+          const int lanes = int(std::min<int64_t>(count - r, kLanes));
+          dense_ ? put_dense(s, from, r, panel_of(first + r), lanes)
+                 : put_quantized(s, from, r, panel_of(first + r), lanes);
+        }
+        panel += panels;
       }
     });
   }
@@ -258,11 +270,10 @@ class PackedMatrix : public Matrix {
     return integers_ ? float(e2m1_twice(code)) * 0.5f : e4m3(code);
   }
 
-  // Fills the panel of `lanes` rows from row n on, which begins it.
-  void put_dense(const MatrixSource& s, int64_t n, int lanes) {
+  // Fills a panel with `lanes` of the rows, from row r of them on.
+  void put_dense(const MatrixSource& s, const MatrixSource::Rows& source, int64_t r, uint8_t* to, int lanes) {
     const int64_t size = packed_.float_bytes;
-    const char* from = static_cast<const char*>(s.weight) + n * columns * size;
-    uint8_t* to = panel_of(n);
+    const char* from = static_cast<const char*>(source.weight) + r * s.weight_bytes();
     for (int64_t k = 0; k < columns; k++, from += size, to += kLanes * size)
       for (int lane = 0; lane < lanes; lane++) {
         if (size == 2) {
@@ -273,12 +284,11 @@ class PackedMatrix : public Matrix {
       }
   }
 
-  void put_quantized(const MatrixSource& s, int64_t n, int lanes) {
+  void put_quantized(const MatrixSource& s, const MatrixSource::Rows& source, int64_t r, uint8_t* to, int lanes) {
     const int64_t row_words = columns * bits_ / 32, groups = columns / s.group, size = packed_.float_bytes;
-    const uint32_t* words = static_cast<const uint32_t*>(s.weight) + n * row_words;
-    const char* scales = static_cast<const char*>(s.scales) + n * groups * size;
-    const char* biases = affine_ ? static_cast<const char*>(s.biases) + n * groups * size : nullptr;
-    uint8_t* to = panel_of(n);
+    const uint32_t* words = static_cast<const uint32_t*>(source.weight) + r * row_words;
+    const char* scales = static_cast<const char*>(source.scales) + r * groups * size;
+    const char* biases = affine_ ? static_cast<const char*>(source.biases) + r * groups * size : nullptr;
     for (int64_t g = 0; g < groups; g++) {
       for (int64_t i = 0; i < s.group; i += span_, to += span_ * bits_ / 8 * kLanes)
         for (int lane = 0; lane < lanes; lane++)

@@ -20,16 +20,13 @@ class PortableMatrix : public Matrix {
  public:
   explicit PortableMatrix(const MatrixSource& s) : source(s) {
     rows = s.rows, columns = s.columns, members = s.members;
-    int64_t all = rows * members;
-    if (s.mode == MLXSHIM_QUANT_NONE) {
-      weight = copy<uint8_t>(s.weight, all * columns * dtype_size(s.weight_dtype));
-    } else {
-      int64_t groups = all * (columns / s.group);
-      int64_t scale_size = s.mode == MLXSHIM_QUANT_AFFINE ? dtype_size(s.scale_dtype) : 1;
-      weight = copy<uint8_t>(s.weight, all * columns * s.bits / 8);
-      scales = copy<uint8_t>(s.scales, groups * scale_size);
-      if (s.mode == MLXSHIM_QUANT_AFFINE) biases = copy<uint8_t>(s.biases, groups * scale_size);
-    }
+    const int64_t all = rows * members;
+    MatrixSource::Buffer buffer;
+    const MatrixSource::Rows from = s.from(0, all, buffer);
+    weight = copy<uint8_t>(from.weight, all * s.weight_bytes());
+    scales = copy<uint8_t>(from.scales, all * s.scale_bytes());
+    if (s.mode == MLXSHIM_QUANT_AFFINE) biases = copy<uint8_t>(from.biases, all * s.scale_bytes());
+    source.read = nullptr;
     source.weight = weight.data(), source.scales = scales.data(), source.biases = biases.data();
   }
 
