@@ -10,7 +10,7 @@ namespace mlxcel {
 
 namespace {
 
-uint16_t half_at(const uint8_t* p) { return uint16_t(p[0] | p[1] << 8); }
+constexpr int64_t kElements = 32;  // of a block
 
 // The low nibbles of eight bytes, side by side.
 uint32_t low_nibbles(uint64_t x) {
@@ -20,42 +20,67 @@ uint32_t low_nibbles(uint64_t x) {
   return uint32_t(x | x >> 16);
 }
 
-void put_nibbles(const uint8_t* q, char* to) {
-  uint64_t half[2];
-  std::memcpy(half, q, sizeof half);
-  const uint32_t words[4] = {low_nibbles(half[0]), low_nibbles(half[1]), low_nibbles(half[0] >> 4),
-                             low_nibbles(half[1] >> 4)};
-  std::memcpy(to, words, sizeof words);
+template <int64_t Size>
+void put_nibbles(const uint8_t* block, int64_t n, char* to) {
+  for (; n > 0; n--, block += Size, to += kElements / 2) {
+    uint64_t q[2];
+    std::memcpy(q, block + Size - sizeof q, sizeof q);
+    const uint32_t words[4] = {low_nibbles(q[0]), low_nibbles(q[1]), low_nibbles(q[0] >> 4), low_nibbles(q[1] >> 4)};
+    std::memcpy(to, words, sizeof words);
+  }
 }
 
 // Flipping the top bit of a byte raises it by 128.
-void put_bytes(const uint8_t* q, char* to) {
-  for (int i = 0; i < 32; i++) to[i] = char(q[i] ^ 0x80);
+template <int64_t Size>
+void put_bytes(const uint8_t* block, int64_t n, char* to) {
+  for (; n > 0; n--, block += Size, to += kElements) {
+    uint64_t q[4];
+    std::memcpy(q, block + Size - sizeof q, sizeof q);
+    for (uint64_t& eight : q) eight ^= 0x8080808080808080;
+    std::memcpy(to, q, sizeof q);
+  }
 }
 
-// Makes the field of n blocks.
-void convert(const FileLayout& layout, int64_t dtype, const uint8_t* from, int64_t n, char* to) {
-  const int64_t size = layout.file_unit(), unit = layout.unit(dtype);
-  if (layout.field == MLXSHIM_FIELD_ELEMENTS) {
-    if (layout.blocks == MLXSHIM_BLOCKS_Q8_0)
-      for (int64_t i = 0; i < n; i++) put_bytes(from + i * size + 2, to + i * unit);
-    else
-      for (int64_t i = 0; i < n; i++) put_nibbles(from + (i + 1) * size - 16, to + i * unit);
-    return;
-  }
-  const bool stored = layout.blocks == MLXSHIM_BLOCKS_Q4_1;  // the bias
-  const int64_t at = stored && layout.field == MLXSHIM_FIELD_BIASES ? 2 : 0;
-  const float factor = layout.field == MLXSHIM_FIELD_SCALES || stored          ? 1.0f
-                       : layout.blocks == MLXSHIM_BLOCKS_Q4_0 ? -8.0f
-                                                              : -128.0f;
-  for (int64_t i = 0; i < n; i++) {
-    const uint16_t half = half_at(from + i * size + at);
-    if (dtype == MLXSHIM_DTYPE_F32 || factor != 1.0f) {  // a power of two: exact, unless the result is too large for it
-      const float value = factor * half_to_float(half);
-      convert_floats(&value, MLXSHIM_DTYPE_F32, to + i * unit, dtype, 1);
+// -2^k times a half.
+uint16_t minus_shifted(uint16_t half, int k) {
+  const int exponent = half >> 10 & 31;
+  if (exponent > 0 && exponent + k < 31) return uint16_t((half + (k << 10)) ^ 0x8000);
+  return float_to_half(-float(1 << k) * half_to_float(half));
+}
+
+// Of each block -2^k times the half at `from`, or for k = 0 the half itself.
+template <int64_t Size>
+void put_halves(const uint8_t* from, int64_t n, int k, int64_t dtype, char* to) {
+  const bool wide = dtype == MLXSHIM_DTYPE_F32;
+  for (; n > 0; n--, from += Size, to += wide ? 4 : 2) {
+    uint16_t half;
+    std::memcpy(&half, from, sizeof half);
+    if (wide) {
+      const float value = (k ? -float(1 << k) : 1.0f) * half_to_float(half);
+      std::memcpy(to, &value, sizeof value);
     } else {
-      std::memcpy(to + i * unit, &half, 2);
+      if (k) half = minus_shifted(half, k);
+      std::memcpy(to, &half, sizeof half);
     }
+  }
+}
+
+// Makes a field of n blocks of Size bytes whose biases are -2^k times their scales; k = 0: they stand behind the scale.
+template <int64_t Size>
+void put_field(const FileLayout& layout, int k, int64_t dtype, const uint8_t* from, int64_t n, char* to) {
+  switch (layout.field) {
+    case MLXSHIM_FIELD_ELEMENTS:
+      return Size > kElements ? put_bytes<Size>(from, n, to) : put_nibbles<Size>(from, n, to);
+    case MLXSHIM_FIELD_SCALES: return put_halves<Size>(from, n, 0, dtype, to);
+    default: return put_halves<Size>(k ? from : from + 2, n, k, dtype, to);
+  }
+}
+
+void convert(const FileLayout& layout, int64_t dtype, const uint8_t* from, int64_t n, char* to) {
+  switch (layout.blocks) {
+    case MLXSHIM_BLOCKS_Q4_0: return put_field<18>(layout, 3, dtype, from, n, to);
+    case MLXSHIM_BLOCKS_Q4_1: return put_field<20>(layout, 0, dtype, from, n, to);
+    default: return put_field<34>(layout, 7, dtype, from, n, to);
   }
 }
 
@@ -110,7 +135,7 @@ void read_blocks(const File& file, int64_t offset, const FileLayout& layout, int
     }
     while (at < stop) {
       const int64_t r = at / row - first * head, in_head = r % head;
-      const int64_t stored = layout.head_rows == 0 ? r : r - in_head + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
+      const int64_t stored = r - in_head + (in_head < half ? 2 * in_head : 2 * (in_head - half) + (half ? 1 : 0));
       const int64_t skip = at % row, take = std::min(row - skip, stop - at);
       const uint8_t* source = from + stored * row_bytes;
       if (layout.blocks == MLXSHIM_BLOCKS_NONE) {

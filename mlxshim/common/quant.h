@@ -27,7 +27,7 @@ struct Quantization {
   auto operator<=>(const Quantization&) const = default;
 };
 
-// What is wrong with a matrix w [.., N, K], packed along K, and its scales and biases (null: none); nothing: an empty text.
+// What is wrong with a matrix w [.., N, K], packed along K, and its scales and biases (null: none); empty: nothing.
 std::string matrix_fault(const Quantization& q, const Type& w, const Type* scales, const Type* biases);
 
 // K of a matrix without faults.

@@ -78,6 +78,7 @@ std::vector<Function> weights_functions() {
         mlxshim_weight w{sizeof w, "w", 1, F32, F32, 1, &dim, 1, &part};
         return mlxshim_weights_add(h, &w, &number);
       },
+      [](int64_t h) { return mlxshim_weights_pack(h, 0, -1, -1, 0, 0, 0); },
       [](int64_t h) { return mlxshim_weights_count(h, &number); },
       [](int64_t h) { return mlxshim_weights_info(h, 0, &weight_info, nullptr, nullptr, 0, nullptr); },
   };

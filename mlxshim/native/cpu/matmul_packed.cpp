@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "matmul_formats.h"
 #include "matmul_levels.h"
@@ -270,18 +271,24 @@ class PackedMatrix : public Matrix {
     return integers_ ? float(e2m1_twice(code)) * 0.5f : e4m3(code);
   }
 
+  // Puts side by side what is `stride` bytes apart.
+  static void put_column(const char* from, int64_t stride, int64_t size, int lanes, uint8_t* to) {
+    auto put = [&]<size_t Size>(std::integral_constant<size_t, Size>) {
+      for (int lane = 0; lane < lanes; lane++) std::memcpy(to + lane * Size, from + lane * stride, Size);
+    };
+    switch (size) {
+      case 1: return put(std::integral_constant<size_t, 1>());
+      case 2: return put(std::integral_constant<size_t, 2>());
+      default: return put(std::integral_constant<size_t, 4>());
+    }
+  }
+
   // Fills a panel with `lanes` of the rows, from row r of them on.
   void put_dense(const MatrixSource& s, const MatrixSource::Rows& source, int64_t r, uint8_t* to, int lanes) {
     const int64_t size = packed_.float_bytes;
     const char* from = static_cast<const char*>(source.weight) + r * s.weight_bytes();
     for (int64_t k = 0; k < columns; k++, from += size, to += kLanes * size)
-      for (int lane = 0; lane < lanes; lane++) {
-        if (size == 2) {
-          std::memcpy(to + lane * 2, from + lane * columns * 2, 2);
-        } else {
-          std::memcpy(to + lane * 4, from + lane * columns * 4, 4);
-        }
-      }
+      put_column(from, columns * size, size, lanes, to);
   }
 
   void put_quantized(const MatrixSource& s, const MatrixSource::Rows& source, int64_t r, uint8_t* to, int lanes) {
@@ -293,11 +300,8 @@ class PackedMatrix : public Matrix {
       for (int64_t i = 0; i < s.group; i += span_, to += span_ * bits_ / 8 * kLanes)
         for (int lane = 0; lane < lanes; lane++)
           code_.put(LaneWords(to, lane), words + lane * row_words + (g * s.group + i) * bits_ / 32, span_);
-      for (int lane = 0; lane < lanes; lane++) {
-        const int64_t at = (lane * groups + g) * size;
-        std::memcpy(to + lane * size, scales + at, size_t(size));
-        if (affine_) std::memcpy(to + (kLanes + lane) * size, biases + at, size_t(size));
-      }
+      put_column(scales + g * size, groups * size, size, lanes, to);
+      if (affine_) put_column(biases + g * size, groups * size, size, lanes, to + kLanes * size);
       to += packed_.scale_bytes;
     }
   }
