@@ -247,11 +247,11 @@ int32_t mlxshim_weights_pack(int64_t weights, int64_t weight, int64_t scales, in
     check_count(scales, -1, last, "scales");
     check_count(biases, -1, last, "biases");
     auto type = [&](int64_t index) { return index < 0 ? nullptr : &set->types()[size_t(index)]; };
-    const Quantization quantization{mode, bits, group};
+    const QuantFormat format{mode, bits, group};
     require(type(weight)->ndim == 2 || type(weight)->ndim == 3, "w is ", type(weight)->print(), ", no matrix");
-    const std::string fault = matrix_fault(quantization, *type(weight), type(scales), type(biases));
+    const std::string fault = matrix_fault(format, *type(weight), type(scales), type(biases));
     require(fault.empty(), fault);
-    set->pack({weight, scales, biases, quantization});
+    set->pack({weight, scales, biases, format});
   });
 }
 

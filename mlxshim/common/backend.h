@@ -61,7 +61,7 @@ struct WeightFacts {
 // Which weights a matrix is made of (-1: none), and how.
 struct MatrixParts {
   int64_t weight, scales, biases;
-  Quantization quantization;
+  QuantFormat format;
   auto operator<=>(const MatrixParts&) const = default;
 };
 

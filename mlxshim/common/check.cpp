@@ -73,7 +73,7 @@ class Checker {
 
   // w [.., N, K], lead_dims before N, with its scales and biases at the inputs w, w+1, w+2; returns K.
   int64_t quantized(size_t w, int lead_dims) const {
-    const Quantization q{attribute(0), attribute(1), attribute(2)};
+    const QuantFormat q{attribute(0), attribute(1), attribute(2)};
     weight(w, "w");
     want(in(w).ndim == lead_dims + 2, "w is ", in(w).print(), ", which does not fit");
     auto given = [&](size_t i) { return has(i) ? &in(i) : nullptr; };

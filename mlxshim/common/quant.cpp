@@ -5,7 +5,7 @@
 
 namespace mlxcel {
 
-std::string matrix_fault(const Quantization& q, const Type& w, const Type* scales, const Type* biases) {
+std::string matrix_fault(const QuantFormat& q, const Type& w, const Type* scales, const Type* biases) {
   if (q.mode == MLXSHIM_QUANT_NONE) {
     if (!is_float(w.dtype)) return text("w is ", w.print(), ", not of floats");
     return scales || biases ? "scales of a weight that is not quantized" : "";

@@ -22,16 +22,16 @@ constexpr bool valid_quantization(int64_t mode, int64_t bits, int64_t group) {
 }
 
 // How a matrix is quantized; mode MLXSHIM_QUANT_NONE: not at all.
-struct Quantization {
+struct QuantFormat {
   int64_t mode, bits, group;
-  auto operator<=>(const Quantization&) const = default;
+  auto operator<=>(const QuantFormat&) const = default;
 };
 
 // What is wrong with a matrix w [.., N, K], packed along K, and its scales and biases (null: none); empty: nothing.
-std::string matrix_fault(const Quantization& q, const Type& w, const Type* scales, const Type* biases);
+std::string matrix_fault(const QuantFormat& q, const Type& w, const Type* scales, const Type* biases);
 
 // K of a matrix without faults.
-inline int64_t matrix_columns(const Quantization& q, const Type& w) {
+inline int64_t matrix_columns(const QuantFormat& q, const Type& w) {
   return q.mode == MLXSHIM_QUANT_NONE ? w.last() : w.last() * 32 / q.bits;
 }
 

@@ -69,11 +69,11 @@ std::unique_ptr<Matrix> NativeWeights::pack_of(const MatrixParts& parts) {
   const Type& type = types()[size_t(parts.weight)];
   MatrixSource source;
   source.rows = type.dims[size_t(type.ndim - 2)];
-  source.columns = matrix_columns(parts.quantization, type);
+  source.columns = matrix_columns(parts.format, type);
   source.members = type.ndim == 3 ? type.dims[0] : 1;
-  source.mode = parts.quantization.mode;
-  source.bits = parts.quantization.bits;
-  source.group = parts.quantization.group;
+  source.mode = parts.format.mode;
+  source.bits = parts.format.bits;
+  source.group = parts.format.group;
   source.weight_dtype = kept_[size_t(parts.weight)].dtype;
   if (parts.scales >= 0) source.scale_dtype = kept_[size_t(parts.scales)].dtype;
   source.read = [&](int64_t row, int64_t n, MatrixSource::Buffer& buffer) {
@@ -101,7 +101,7 @@ const Matrix& NativeWeights::matrix(const MatrixParts& parts) {
   const Matrix* matrix = packed_.emplace(parts, Packed{std::move(made), std::move(charge)}).first->second.matrix.get();
   for (int64_t index : {parts.weight, parts.scales, parts.biases})
     if (index >= 0) kept_[size_t(index)].release();
-  if (parts.quantization.mode == MLXSHIM_QUANT_NONE) kept_[size_t(parts.weight)].packed = matrix;
+  if (parts.format.mode == MLXSHIM_QUANT_NONE) kept_[size_t(parts.weight)].packed = matrix;
   return *matrix;
 }
 
