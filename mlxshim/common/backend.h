@@ -136,6 +136,12 @@ class Context : public Object {
 
   std::thread::id thread() const { return thread_; }
 
+  // A call on the context or on what was made from it begins, and ends.
+  virtual void begin() {}
+  virtual void end() noexcept {}
+  // What is wrong with the device for good, in a word; empty where it works.
+  virtual std::string fault() { return {}; }
+
   virtual void device_facts(mlxshim_device_info& info) = 0;
   virtual void memory(mlxshim_memory_info& info) = 0;
   virtual void reset_peak() = 0;
@@ -146,6 +152,10 @@ class Context : public Object {
   // The program is checked against weights and state (null: none).
   virtual std::shared_ptr<LoadedProgram> make_program(Program program, std::shared_ptr<Weights> weights,
                                                       std::shared_ptr<State> state) = 0;
+
+  // Why nothing works any more since a call failed with MLXSHIM_ERR_DEVICE; empty before that. Every later call fails with
+  // it, and nothing that was made from the context is destroyed: that would use the device.
+  std::string lost;
 
  private:
   std::thread::id thread_;

@@ -62,11 +62,36 @@ void Call::unknown(int64_t handle, Kind kind) {
 }
 
 void Call::enter(int64_t context) {
-  auto object = handles().find(context, Kind::kContext);
+  auto object = std::static_pointer_cast<Context>(handles().find(context, Kind::kContext));
   require(object != nullptr, "context ", context, " is gone");
   context_ = context;
-  require(static_cast<Context&>(*object).thread() == std::this_thread::get_id(),
+  require(object->thread() == std::this_thread::get_id(),
           "a context is used by the thread that made it, and this is another one");
+  if (!object->lost.empty()) throw Status(MLXSHIM_ERR_DEVICE, object->lost);
+  if (entered_) return;
+  entered_ = std::move(object);
+  entered_->begin();
+}
+
+Call::~Call() {
+  if (entered_) entered_->end();
+}
+
+int32_t Call::failed(int32_t code, const char* sentence) noexcept {
+  try {
+    std::string whole = sentence;
+    if (entered_ && code >= MLXSHIM_ERR_MEMORY) {  // what a lost device may look like
+      if (std::string fault = entered_->fault(); !fault.empty()) {
+        code = MLXSHIM_ERR_DEVICE;
+        if (whole.find(fault) == std::string::npos) whole += text(" (", fault, ")");
+      }
+      if (code == MLXSHIM_ERR_DEVICE) entered_->lost = whole;
+    }
+    remember_error(context_, whole.c_str());
+  } catch (...) {
+    remember_error(context_, sentence);
+  }
+  return code;
 }
 
 }  // namespace mlxcel

@@ -22,9 +22,16 @@ void forget_errors(int64_t context) noexcept;
 // The code for a foreign exception with this text, told by what the text says.
 int32_t classify(const char* what) noexcept;
 
+class Context;
+
 // One call of an exported function: finds objects and knows on which context a failure is to be remembered.
 class Call {
  public:
+  Call() = default;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call();
+
   // The object of a handle. Throws where there is none of this type.
   template <class T>
   std::shared_ptr<T> get(int64_t handle) {
@@ -41,14 +48,16 @@ class Call {
     return std::static_pointer_cast<T>(handles().take(handle, T::kKind));
   }
 
-  int64_t context() const { return context_; }
+  // Remembers the sentence of a failure and returns its code, or MLXSHIM_ERR_DEVICE where the context's device is lost.
+  int32_t failed(int32_t code, const char* sentence) noexcept;
 
  private:
   [[noreturn]] void unknown(int64_t handle, Kind kind);
-  // Notes the context and checks that this is its thread.
+  // Notes the context, and checks that this is its thread and that its device is not lost.
   void enter(int64_t context);
 
   int64_t context_ = 0;
+  std::shared_ptr<Context> entered_;
 };
 
 // Runs body(Call&) and turns whatever it throws into a status. A Status's op goes to *failed_op where that is given.
@@ -61,17 +70,13 @@ int32_t guarded(Body&& body, int64_t* failed_op = nullptr) noexcept {
     return MLXSHIM_OK;
   } catch (const Status& e) {
     if (failed_op) *failed_op = e.op;
-    remember_error(call.context(), e.what());
-    return e.code;
+    return call.failed(e.code, e.what());
   } catch (const std::bad_alloc&) {
-    remember_error(call.context(), "out of memory");
-    return MLXSHIM_ERR_MEMORY;
+    return call.failed(MLXSHIM_ERR_MEMORY, "out of memory");
   } catch (const std::exception& e) {
-    remember_error(call.context(), e.what());
-    return classify(e.what());
+    return call.failed(classify(e.what()), e.what());
   } catch (...) {
-    remember_error(call.context(), "an unknown exception");
-    return MLXSHIM_ERR_INTERNAL;
+    return call.failed(MLXSHIM_ERR_INTERNAL, "an unknown exception");
   }
 }
 

@@ -47,7 +47,7 @@ extern "C" {
 #define MLXSHIM_ERR_IO 5          /* a file could not be opened or read */
 #define MLXSHIM_ERR_MEMORY 6      /* out of host or device memory */
 #define MLXSHIM_ERR_COMPUTE 7     /* an op failed while it ran */
-#define MLXSHIM_ERR_DEVICE 8      /* the device is lost: destroy everything and end the process */
+#define MLXSHIM_ERR_DEVICE 8      /* the device is lost: every later call on the context fails like this and frees nothing; end the process */
 #define MLXSHIM_ERR_INTERNAL 9    /* a defect of the library */
 
 /* Element types. */

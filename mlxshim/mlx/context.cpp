@@ -25,6 +25,12 @@ std::optional<size_t> number(const mx::Device& device, const char* key) {
 
 }  // namespace
 
+MlxContext::MlxContext(mx::Device device, int64_t memory_limit)
+    : device(device),
+      stream(mx::default_stream(device)),
+      memory_limit_(memory_limit),
+      watch_(on_gpu() ? gpu_watch(device) : nullptr) {}
+
 void MlxContext::device_facts(mlxshim_device_info& info) {
   info.device = on_gpu() ? MLXSHIM_DEVICE_CUDA : MLXSHIM_DEVICE_CPU;
   info.device_index = device.index;
@@ -70,7 +76,7 @@ void MlxContext::reserve(int64_t bytes) const {
   auto own = [&] { return on_gpu() ? gpu_memory(device).active : 0; };
   auto in_use = [&] { return int64_t(mx::get_active_memory()) + own(); };
   if (in_use() + bytes > memory_limit_) {
-    mx::synchronize(stream);  // what steps have taken for a while is given back
+    drain();  // what steps have taken for a while is given back
     mx::clear_cache();
   }
   // Above this MLX waits for what is running before it begins more.
@@ -81,6 +87,18 @@ void MlxContext::reserve(int64_t bytes) const {
     fail(MLXSHIM_ERR_MEMORY, "out of memory: ", bytes, " bytes more than the ", used, " in use exceed the limit of ",
          memory_limit_);
 }
+
+void MlxContext::drain() const { on_gpu() ? gpu_wait(stream) : mx::synchronize(stream); }
+
+void MlxContext::begin() {
+  if (watch_) watch_->begin();
+}
+
+void MlxContext::end() noexcept {
+  if (watch_) watch_->end();
+}
+
+std::string MlxContext::fault() { return on_gpu() ? gpu_fault(device) : std::string(); }
 
 std::shared_ptr<Weights> MlxContext::make_weights() {
   auto made = std::make_shared<MlxWeights>(*this);

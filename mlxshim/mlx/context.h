@@ -6,12 +6,12 @@
 
 namespace mlxcel {
 
+class GpuWatch;
 class MlxWeights;
 
 class MlxContext : public Context {
  public:
-  MlxContext(mx::Device device, int64_t memory_limit)
-      : device(device), stream(mx::default_stream(device)), memory_limit_(memory_limit) {}
+  MlxContext(mx::Device device, int64_t memory_limit);
 
   bool on_gpu() const { return device == mx::Device::gpu; }
 
@@ -19,12 +19,17 @@ class MlxContext : public Context {
   void memory(mlxshim_memory_info& info) override;
   void reset_peak() override;
   void trim() override;
-  void synchronize() override { mx::synchronize(stream); }
+  void synchronize() override { drain(); }
+  void begin() override;
+  void end() noexcept override;
+  std::string fault() override;
   std::shared_ptr<Weights> make_weights() override;
   std::shared_ptr<State> make_state(StateShape shape) override;
   std::shared_ptr<LoadedProgram> make_program(Program program, std::shared_ptr<Weights> weights,
                                               std::shared_ptr<State> state) override;
 
+  // Waits for all that was enqueued.
+  void drain() const;
   // Throws MLXSHIM_ERR_MEMORY where so many bytes more would be above the limit.
   void reserve(int64_t bytes) const;
 
@@ -34,6 +39,7 @@ class MlxContext : public Context {
  private:
   int64_t memory_limit_;
   std::vector<std::weak_ptr<MlxWeights>> weights_;
+  std::shared_ptr<GpuWatch> watch_;  // null on the CPU
 };
 
 }  // namespace mlxcel

@@ -66,7 +66,7 @@ void MlxProgram::build(Step& step) const {
 std::vector<std::shared_ptr<Value>> MlxProgram::run(const RunArguments& run) {
   // Kernels of one GPU graph are ordered by what they read of each other's results only; rows that a queued step may
   // still read must not be written before it is done.
-  if (gpu_ && run.overwrites) mx::synchronize(stream_);
+  if (gpu_ && run.overwrites) gpu_wait(stream_);
   Step step(program, weights_, static_cast<MlxState*>(state.get()), run, stream_);
   build(step);
   std::vector<std::shared_ptr<Value>> values;

@@ -86,6 +86,8 @@ const Driver& driver() {
     look_up(d.release, library, kDriver, "cuMemFreeAsync");
     look_up(d.make_stream, library, kDriver, "cuStreamCreate");
     look_up(d.wait_for_stream, library, kDriver, "cuStreamSynchronize");
+    look_up(d.query_stream, library, kDriver, "cuStreamQuery");
+    look_up(d.exchange_capture_mode, library, kDriver, "cuThreadExchangeStreamCaptureMode");
     look_up(d.copy_to_device, library, kDriver, "cuMemcpyHtoDAsync_v2");
     look_up(d.copy_to_host, library, kDriver, "cuMemcpyDtoHAsync_v2");
     look_up(d.launch, library, kDriver, "cuLaunchKernel");
@@ -94,11 +96,15 @@ const Driver& driver() {
   return all;
 }
 
+const char* driver_word(CUresult result) {
+  const char* name = nullptr;
+  return driver().error_name(result, &name) == CUDA_SUCCESS && name ? name : "an unknown error";
+}
+
 void check_driver(CUresult result, const char* doing) {
   if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  if (driver().error_name(result, &name) != CUDA_SUCCESS || !name) name = "an unknown error";
-  fail(result == CUDA_ERROR_OUT_OF_MEMORY ? MLXSHIM_ERR_MEMORY : MLXSHIM_ERR_DEVICE, doing, " failed: ", name);
+  fail(result == CUDA_ERROR_OUT_OF_MEMORY ? MLXSHIM_ERR_MEMORY : MLXSHIM_ERR_DEVICE, doing, " failed: ",
+       driver_word(result));
 }
 
 std::string compile_for_gpu(const char* source, int major, int minor) {

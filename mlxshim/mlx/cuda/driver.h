@@ -20,6 +20,8 @@ struct Driver {
   CUresult (*release)(CUdeviceptr, CUstream);
   CUresult (*make_stream)(CUstream*, unsigned);
   CUresult (*wait_for_stream)(CUstream);
+  CUresult (*query_stream)(CUstream);
+  CUresult (*exchange_capture_mode)(CUstreamCaptureMode*);
   CUresult (*copy_to_device)(CUdeviceptr, const void*, size_t, CUstream);
   CUresult (*copy_to_host)(void*, CUdeviceptr, size_t, CUstream);
   CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
@@ -28,6 +30,9 @@ struct Driver {
 
 // Throws MLXSHIM_ERR_DEVICE where the driver lacks something.
 const Driver& driver();
+
+// What the driver calls an error.
+const char* driver_word(CUresult result);
 
 // Throws MLXSHIM_ERR_MEMORY where the device has no memory left, else MLXSHIM_ERR_DEVICE.
 void check_driver(CUresult result, const char* doing);

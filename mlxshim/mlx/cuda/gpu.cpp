@@ -18,6 +18,7 @@
 
 #include "driver.h"
 #include "status.h"
+#include "watch.h"
 
 namespace mlxcel {
 
@@ -381,6 +382,23 @@ GpuMemory gpu_memory(mx::Device device) {
 void gpu_reset_peak() { peak = active.load(); }
 
 void gpu_trim(mx::Device device) { pool(device).clear(kernels(device).copies()); }
+
+void gpu_wait(mx::Stream stream) {
+  mx::cu::device(stream.device).make_current();
+  check_driver(driver().wait_for_stream(static_cast<cudaStream_t>(mx::cu::get_command_encoder(stream).stream())),
+               "waiting for the GPU");
+  mx::synchronize(stream);
+}
+
+std::string gpu_fault(mx::Device device) {
+  Kernels& own = kernels(device);
+  return stream_fault(own.context(), own.copies());
+}
+
+std::shared_ptr<GpuWatch> gpu_watch(mx::Device device) {
+  Kernels& own = kernels(device);
+  return watch_stream(own.context(), own.copies());
+}
 
 mx::array gpu_empty(mx::Shape shape, mx::Dtype dtype, mx::Stream stream) {
   size_t bytes = mx::size_of(dtype);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,24 @@ GpuMemory gpu_memory(mx::Device device);
 void gpu_reset_peak();
 // Gives back what is kept for reuse.
 void gpu_trim(mx::Device device);
+
+// Waits for all that was enqueued on a stream. Before MLX waits, which sees no errors and may then wait for ever, the
+// driver does.
+void gpu_wait(mx::Stream stream);
+
+// The driver's word for what is wrong with the GPU for good; empty where it works.
+std::string gpu_fault(mx::Device device);
+
+// Looks after the calls on a GPU. On a lost one MLX may wait for ever, as the driver drops the host's functions that are
+// queued behind kernels; and where its destructors meet an error, the program ends without a word. Where either happens
+// and the driver says that the GPU is lost, the process ends with a sentence.
+class GpuWatch {
+ public:
+  virtual ~GpuWatch() = default;
+  virtual void begin() = 0;  // of a call
+  virtual void end() noexcept = 0;
+};
+std::shared_ptr<GpuWatch> gpu_watch(mx::Device device);
 
 // A new array in device memory with any content.
 mx::array gpu_empty(mx::Shape shape, mx::Dtype dtype, mx::Stream stream);

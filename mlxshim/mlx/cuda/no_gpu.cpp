@@ -14,6 +14,9 @@ void gpu_open(mx::Device) { absent(); }
 GpuMemory gpu_memory(mx::Device) { absent(); }
 void gpu_reset_peak() { absent(); }
 void gpu_trim(mx::Device) { absent(); }
+void gpu_wait(mx::Stream) { absent(); }
+std::string gpu_fault(mx::Device) { absent(); }
+std::shared_ptr<GpuWatch> gpu_watch(mx::Device) { absent(); }
 mx::array gpu_empty(mx::Shape, mx::Dtype, mx::Stream) { absent(); }
 void gpu_upload(const mx::array&, int64_t, const void*, int64_t, mx::Stream) { absent(); }
 void gpu_download(void*, const mx::array&, int64_t, mx::Stream) { absent(); }
