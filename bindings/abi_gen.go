@@ -24,7 +24,7 @@ const (
 	ErrIO          Status = 5 // a file could not be opened or read
 	ErrMemory      Status = 6 // out of host or device memory
 	ErrCompute     Status = 7 // an op failed while it ran
-	ErrDevice      Status = 8 // the device is lost: destroy everything and end the process
+	ErrDevice      Status = 8 // the device is lost: every later call on the context fails like this and frees nothing; end the process
 	ErrInternal    Status = 9 // a defect of the library
 )
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -8,10 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"mlxcel/tests/driver"
 	"mlxcel/tests/testenv"
 )
 
@@ -235,7 +238,51 @@ func (p *project) testBundle(ctx context.Context, f flavor, long bool) error {
 	if err := p.runUnpacked(ctx, f, dir, uses, "doctor"); err != nil {
 		return err
 	}
-	return p.runUnpacked(ctx, f, dir, "every token is right", "selftest", "--report", "selftest.txt")
+	if err := p.runUnpacked(ctx, f, dir, "every token is right", "selftest", "--report", "selftest.txt"); err != nil {
+		return err
+	}
+	return p.testLostGPU(ctx, f, dir)
+}
+
+// testLostGPU runs an unpacked archive with a driver that lists a GPU and fails from then on, so that MLX's own calls and the
+// CUDA runtime's fail too.
+func (p *project) testLostGPU(ctx context.Context, f flavor, dir string) error {
+	if hostTarget() == windowsTarget {
+		return nil // a driver is taken from System32 only
+	}
+	folder, err := p.scratch()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	system := "linux"
+	if f.windows() {
+		system = "windows"
+	}
+	library, err := driver.Compile(system, driver.Working, folder)
+	if err != nil {
+		return err
+	}
+	if f.windows() {
+		data, err := os.ReadFile(library)
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{"nvcuda.dll", "nvcudart_hybrid64.dll"} {
+			path := filepath.Join(testenv.WinePrefix(), "drive_c", "windows", "system32", name)
+			defer os.Remove(path)
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	cmd, output, err := p.execUnpacked(ctx, f, dir, []string{"LD_LIBRARY_PATH=" + folder}, "generate", "-p", "x")
+	var exit *exec.ExitError
+	sentence := regexp.MustCompile(`(?m)^mlxcel: model .*: the GPU cannot be used: .*; --device cpu computes without it\s*$`)
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !sentence.MatchString(output) {
+		return p.failure(cmd, output, "running the unpacked "+f.String(), fmt.Errorf("it does not say that the GPU cannot be used (%v)", err))
+	}
+	return nil
 }
 
 // testOwnMLX makes a bundle with an installed MLX in place of the wheel's. As MLX's wheels are laid out like what its build
@@ -258,36 +305,9 @@ func (p *project) testOwnMLX(ctx context.Context, b *bundle) error {
 	return nil
 }
 
-// runUnpacked runs the program of an unpacked archive with arguments and the default model, under Wine if that is for
-// Windows and this is not, and looks for words in what it writes.
+// runUnpacked runs the program of an unpacked archive and looks for words in what it writes.
 func (p *project) runUnpacked(ctx context.Context, f flavor, dir, words string, args ...string) error {
-	model := filepath.Join(p.cache, "models", p.lock.Model.Member)
-	args = append(args, "-m")
-	cmd := process(ctx, p.temporary(), filepath.Join(dir, "mlxcel"+exe()), append(args, model)...)
-	cmd.Env = os.Environ()
-	if f.target != hostTarget() {
-		program, err := wine()
-		if err != nil {
-			return err
-		}
-		args = append([]string{filepath.Join(dir, "mlxcel.exe")}, args...)
-		cmd = process(ctx, p.temporary(), program, append(args, testenv.WindowsPath(model))...)
-		cmd.Env = testenv.WineEnvironment(testenv.WinePrefix())
-	}
-	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "MLXCEL_") })
-	// Into a file: what Wine starts besides holds a pipe open when the program has ended.
-	file, err := os.CreateTemp(p.temporary(), "output")
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	cmd.Stdout, cmd.Stderr = file, file
-	err = cmd.Run()
-	written, readErr := os.ReadFile(file.Name())
-	output := string(written)
-	if readErr != nil {
-		return readErr
-	}
+	cmd, output, err := p.execUnpacked(ctx, f, dir, nil, args...)
 	if err == nil && !strings.Contains(output, words) {
 		err = fmt.Errorf("it does not say %q", words)
 	}
@@ -295,6 +315,35 @@ func (p *project) runUnpacked(ctx context.Context, f flavor, dir, words string, 
 		return p.failure(cmd, output, "running the unpacked "+f.String(), err)
 	}
 	return nil
+}
+
+// execUnpacked runs the program of an unpacked archive with arguments, the default model, and more of an environment, under
+// Wine if that is for Windows and this is not, and returns what it writes.
+func (p *project) execUnpacked(ctx context.Context, f flavor, dir string, env []string, args ...string) (*exec.Cmd, string, error) {
+	model := filepath.Join(p.cache, "models", p.lock.Model.Member)
+	args = append(args, "-m")
+	cmd := process(ctx, p.temporary(), filepath.Join(dir, "mlxcel"+exe()), append(args, model)...)
+	cmd.Env = os.Environ()
+	if f.target != hostTarget() {
+		program, err := wine()
+		if err != nil {
+			return cmd, "", err
+		}
+		args = append([]string{filepath.Join(dir, "mlxcel.exe")}, args...)
+		cmd = process(ctx, p.temporary(), program, append(args, testenv.WindowsPath(model))...)
+		cmd.Env = testenv.WineEnvironment(testenv.WinePrefix())
+	}
+	cmd.Env = append(slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "MLXCEL_") }), env...)
+	// Into a file: what Wine starts besides holds a pipe open when the program has ended.
+	file, err := os.CreateTemp(p.temporary(), "output")
+	if err != nil {
+		return cmd, "", err
+	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	err = cmd.Run()
+	written, readErr := os.ReadFile(file.Name())
+	return cmd, string(written), cmp.Or(err, readErr)
 }
 
 // testEnvironment tells tests where everything is, and that it must be there.

@@ -119,7 +119,7 @@ std::shared_ptr<LoadedProgram> MlxContext::make_program(Program program, std::sh
 std::shared_ptr<Context> open_context(const mlxshim_context_params& params) {
   mx::Device device(params.device == MLXSHIM_DEVICE_CUDA ? mx::Device::gpu : mx::Device::cpu, int(params.device_index));
   if (!mx::is_available(device))
-    fail(MLXSHIM_ERR_UNSUPPORTED, "this library has no ",
+    fail(MLXSHIM_ERR_UNSUPPORTED, "MLX finds no ",
          params.device == MLXSHIM_DEVICE_CUDA ? "CUDA device number " : "CPU number ", params.device_index);
   if (device == mx::Device::cpu) mx::set_cache_limit(kCpuCache);
   // Where an MLX function of ours takes no stream, it takes the thread's default device.

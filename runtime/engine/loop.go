@@ -617,7 +617,7 @@ func (l *loop) fail(err error) {
 // breakDown ends everything for good.
 func (l *loop) breakDown(err error) {
 	if l.engine.Err() == nil {
-		l.engine.failure = fmt.Errorf("the device is lost: %w", err)
+		l.engine.failure = fmt.Errorf("the device is lost: %w; start again, and if it happens again, restart the computer and update the driver", err)
 		close(l.engine.broken)
 	}
 	for _, s := range slices.Concat(l.running, l.waiting) {

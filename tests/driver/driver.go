@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,9 +41,21 @@ var Faults = []Fault{
 	{Name: "of two versions", Init: 803, Code: "driver-broken", Says: "the NVIDIA driver's parts are of different versions"},
 }
 
-// Build compiles the driver for a system into a folder, under the name that the system knows it by, and returns its path.
+// Build is Compile for a test.
 func Build(t testing.TB, goos string, f Fault, dir string) string {
 	t.Helper()
+	path, err := Compile(goos, f, dir)
+	if errors.Is(err, exec.ErrNotFound) && os.Getenv("MLXCEL_TEST_STRICT") != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Compile compiles the driver for a system into a folder, under the name that the system knows it by, and returns its path.
+func Compile(goos string, f Fault, dir string) (string, error) {
 	_, self, _, _ := runtime.Caller(0)
 	source := filepath.Join(filepath.Dir(self), "testdata", "driver.c")
 	args := []string{"-O1", "-fno-builtin", source, fmt.Sprintf("-DINIT=%d", f.Init)}
@@ -57,32 +70,28 @@ func Build(t testing.TB, goos string, f Fault, dir string) string {
 	}
 	if goos == "linux" {
 		path := filepath.Join(dir, "libcuda.so.1")
-		command(t, []string{"cc", "gcc", "clang", "clang-19"}, append(args, "-shared", "-fPIC", "-o", path)...)
-		return path
+		return path, command([]string{"cc", "gcc", "clang", "clang-19"}, append(args, "-shared", "-fPIC", "-o", path)...)
 	}
-	path, object := filepath.Join(dir, "nvcuda.dll"), filepath.Join(t.TempDir(), "driver.obj")
-	command(t, []string{"clang-19", "clang-20", "clang-21", "clang"},
-		append(args, "--target=x86_64-pc-windows-msvc", "-fno-stack-protector", "-c", "-o", object)...)
-	command(t, []string{"lld-link-19", "lld-link-20", "lld-link-21", "lld-link"},
+	path, object := filepath.Join(dir, "nvcuda.dll"), filepath.Join(dir, "driver.obj")
+	if err := command([]string{"clang-19", "clang-20", "clang-21", "clang"},
+		append(args, "--target=x86_64-pc-windows-msvc", "-fno-stack-protector", "-c", "-o", object)...); err != nil {
+		return "", err
+	}
+	return path, command([]string{"lld-link-19", "lld-link-20", "lld-link-21", "lld-link"},
 		"/dll", "/noentry", "/nodefaultlib", "/machine:x64", "/out:"+path, "/implib:"+object+".lib", object)
-	return path
 }
 
 // command runs the first of some programs that there is.
-func command(t testing.TB, names []string, args ...string) {
-	t.Helper()
+func command(names []string, args ...string) error {
 	for _, name := range names {
 		program, err := exec.LookPath(name)
 		if err != nil {
 			continue
 		}
 		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s %q: %v\n%s", program, args, err, out)
+			return fmt.Errorf("%s %q: %w\n%s", program, args, err, out)
 		}
-		return
+		return nil
 	}
-	if os.Getenv("MLXCEL_TEST_STRICT") == "1" {
-		t.Fatalf("none of %q is installed", names)
-	}
-	t.Skipf("none of %q is installed", names)
+	return fmt.Errorf("none of %q is installed: %w", names, exec.ErrNotFound)
 }

@@ -1,5 +1,5 @@
 /* A driver library that stands in for NVIDIA's, and has what a test says is wrong. It answers the few questions that are
- * asked before anything is computed; everything else is missing. */
+ * asked before anything is computed; whatever is called after that, by MLX or the CUDA runtime, fails. */
 
 #ifdef _WIN32
 #define EXPORT __declspec(dllexport)
@@ -63,3 +63,68 @@ EXPORT int cuDeviceGetUuid(char *uuid, int device) {
   for (int i = 0; i < 16; i++) uuid[i] = (char)(i + device);
   return 0;
 }
+
+#ifndef REST /* what every other function answers: 719 is CUDA_ERROR_LAUNCH_FAILED */
+#define REST 719
+#endif
+
+/* Whatever its arguments are. */
+static int rest(void) { return REST; }
+
+static int same(const char *a, const char *b) {
+  while (*a && *a == *b) a++, b++;
+  return *a == *b;
+}
+
+/* How the CUDA runtime finds functions. */
+EXPORT int cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags, int *status) {
+  static const struct {
+    const char *name;
+    void *function;
+  } known[] = {
+      {"cuDriverGetVersion", (void *)cuDriverGetVersion}, {"cuInit", (void *)cuInit},
+      {"cuDeviceGetCount", (void *)cuDeviceGetCount},     {"cuDeviceGet", (void *)cuDeviceGet},
+      {"cuDeviceGetAttribute", (void *)cuDeviceGetAttribute}, {"cuDeviceGetName", (void *)cuDeviceGetName},
+      {"cuDeviceTotalMem", (void *)cuDeviceTotalMem_v2},  {"cuDeviceGetUuid", (void *)cuDeviceGetUuid},
+      {"cuGetProcAddress", (void *)cuGetProcAddress_v2},
+  };
+  (void)version, (void)flags;
+  *function = (void *)rest;
+  for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
+    if (same(symbol, known[i].name)) *function = known[i].function;
+  if (status) *status = 0;
+  return 0;
+}
+
+/* What MLX and its backend library name themselves. */
+#define FAILS(name) \
+  EXPORT int name(void) { return rest(); }
+FAILS(cuCtxGetCurrent)
+FAILS(cuCtxSetCurrent)
+FAILS(cuDeviceGetDefaultMemPool)
+FAILS(cuFuncSetAttribute)
+FAILS(cuGetErrorName)
+FAILS(cuGetErrorString)
+FAILS(cuGetExportTable)
+FAILS(cuGraphAddKernelNode_v2)
+FAILS(cuGraphCreate)
+FAILS(cuGraphGetNodes)
+FAILS(cuGraphKernelNodeSetAttribute)
+FAILS(cuLaunchKernel)
+FAILS(cuLaunchKernelEx)
+FAILS(cuMemAllocAsync)
+FAILS(cuMemFreeAsync)
+FAILS(cuMemGetInfo_v2)
+FAILS(cuMemPoolSetAttribute)
+FAILS(cuMemcpyDtoHAsync_v2)
+FAILS(cuMemcpyHtoDAsync_v2)
+FAILS(cuModuleGetFunction)
+FAILS(cuModuleLoadData)
+FAILS(cuModuleLoadDataEx)
+FAILS(cuModuleUnload)
+FAILS(cuOccupancyMaxPotentialBlockSize)
+FAILS(cuStreamCreate)
+FAILS(cuStreamQuery)
+FAILS(cuStreamSynchronize)
+FAILS(cuTensorMapEncodeTiled)
+FAILS(cuThreadExchangeStreamCaptureMode)
