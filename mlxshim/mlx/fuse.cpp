@@ -139,7 +139,7 @@ std::optional<Fusion> add_norm(const Program& program, size_t add) {
   if (norm.facts->code != MLXSHIM_OP_RMS_NORM || norm.inputs[0] != sum.first_output || !norm.has(1) || type.ndim != 2 ||
       program.types[size_t(norm.inputs[1])].dtype != type.dtype)
     return std::nullopt;
-  auto run = [add, type, eps = float(norm.real(0))](Step& step) {
+  auto run = [add, eps = float(norm.real(0))](Step& step) {
     const Op &sum = step.program.ops[add], &norm = step.program.ops[add + 1];
     auto a = step.in(sum, 0), b = step.in(sum, 1), w = step.in(norm, 1);
     GpuLaunch launch{"add_norm", unsigned(a.shape()[0]), 1, a.shape()[1] > 1024 ? 512u : 256u,

@@ -97,6 +97,9 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 		if err != nil {
 			l.destroy()
 		}
+		if errors.Is(err, bindings.ErrDevice) {
+			err = lost(err)
+		}
 	}()
 	if l.activation = o.Activation; l.activation == 0 {
 		l.activation = floatType(l.facts.Device, checkpoint)
@@ -617,10 +620,15 @@ func (l *loop) fail(err error) {
 // breakDown ends everything for good.
 func (l *loop) breakDown(err error) {
 	if l.engine.Err() == nil {
-		l.engine.failure = fmt.Errorf("the device is lost: %w; start again, and if it happens again, restart the computer and update the driver", err)
+		l.engine.failure = lost(err)
 		close(l.engine.broken)
 	}
 	for _, s := range slices.Concat(l.running, l.waiting) {
 		l.end(s, Failed, l.engine.failure)
 	}
+}
+
+// lost is what is said about a failure that only a lost device explains.
+func lost(err error) error {
+	return fmt.Errorf("the device is lost: %w; start again, and if it happens again, restart the computer and update the driver", err)
 }

@@ -63,6 +63,13 @@ cp bin/mlxcel bin/mlxcel-server "$stage/"
 CGO_ENABLED=0 go build -trimpath -o "$stage/load" ./tests/server/load
 strip --strip-unneeded "$stage"/lib/*/*.so "$stage"/tests/* "$stage"/{mlxcel,mlxcel-server,load}
 ${CC:-cc} -O2 -shared -fPIC -o "$stage/nvrtc_count.so" tests/gpu/nvrtc_count.c -Wl,--version-script=tests/gpu/nvrtc_count.map -Wl,-soname,libnvrtc.so.13 -ldl
+# A driver that loses the GPU, with all functions that NVIDIA's headers name or we ask for.
+{
+  echo '#include <cuda.h>' | ${CC:-cc} -E -I"$gpu/unpacked/nvidia/cu13/include" -x c - | sed -nE 's/.*CUresult +(cu[A-Za-z0-9_]+).*/\1/p'
+  grep -ohE '"cu[A-Z][A-Za-z0-9_]+"' mlxshim/mlx/cuda/driver.cpp loader/*.go | tr -d '"'
+} | grep -v '^cuGetProcAddress' | sort -u | sed 's/.*/EXPORT(&)/' > "$gpu/lost.h"
+mkdir "$stage/lost"
+${CC:-cc} -O2 -shared -fPIC -DEXPORTS="\"$gpu/lost.h\"" -o "$stage/lost/libcuda.so.1" tests/gpu/lost.c -Wl,-soname,libcuda.so.1 -ldl -lpthread
 for package in runtime/engine loader; do
   CGO_ENABLED=0 go test -c -trimpath -ldflags="-s -w" -o "$stage/go/$(basename $package).test" ./$package
 done

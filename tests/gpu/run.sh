@@ -134,6 +134,38 @@ if wanted little; then
   kill "$server"; wait "$server"
 fi
 
+if wanted lost; then
+  title "A GPU that is lost after so many calls of the driver: one sentence, no crash, and nothing waits for ever"
+  MLXCEL_REAL_DRIVER=$(ldconfig -p | awk '/libcuda.so.1 .*x86-64/ { print $NF; exit }'); export MLXCEL_REAL_DRIVER
+  # lost CALLS: what became of a generation whose driver fails from the call after these on.
+  lost() {
+    local log="$logs/lost_$1.log" rc
+    LD_LIBRARY_PATH=$here/lost MLXCEL_LOSE_AFTER=$1 timeout 60 ./mlxcel generate --device cuda -m models/*.gguf -p "What is the capital of France?" > "$log" 2>&1; rc=$?
+    if [ $rc = 0 ] && grep -q Paris "$log"; then echo "answers"
+    elif [ $rc = 1 ] && [ "$(grep -c '^mlxcel: ' "$log")" -le 2 ] && tail -1 "$log" | grep -qE '^mlxcel: .*(GPU|device|driver)' && ! grep -qE 'terminate called|SIG[A-Z]+|^goroutine|^panic' "$log"; then echo "says so"
+    else echo "WRONG, rc $rc"; fi
+  }
+  export -f lost; export here logs
+  start=$(date +%s)
+  for calls in 0 10 100 200 400 600 800 1000 1300 1600 2000 2500 3000 3500 4000 5000 6000 8000 10000 15000 20000 30000 50000 1000000; do echo $calls; done |
+    xargs -P 4 -I% bash -c 'echo "% $(lost %): $(tail -1 "$logs/lost_%.log" | cut -c1-220)"' | sort -n > "$logs/lost.log"
+  sed 's/^/      /' "$logs/lost.log"; echo "      $(($(date +%s) - start)) s"
+  { ! grep -q WRONG "$logs/lost.log" && grep -q "^1000000 answers" "$logs/lost.log" && [ "$(grep -c 'says so' "$logs/lost.log")" -ge 10 ]; } || failed+=("lost")
+
+  # While a server answers two clients: both are told, or cut off, and the server ends and says why.
+  rm -f "$here/lose"
+  LD_LIBRARY_PATH=$here/lost MLXCEL_LOSE_FILE=$here/lose ./mlxcel-server --device cuda -m models/*.gguf --port 18097 -q > "$logs/lost_server.log" 2>&1 & server=$!
+  for _ in $(seq 100); do curl -sf 127.0.0.1:18097/health > /dev/null && break; sleep .2; done
+  endless() { curl -sN -m 60 127.0.0.1:18097/v1/completions -d '{"prompt":"Once upon a time","stream":true,"max_tokens":7000,"ignore_eos":true}' > "$logs/lost_client$1.log"; }
+  endless 1 & one=$!; endless 2 & two=$!
+  sleep 1; touch "$here/lose"; start=$(date +%s%N)
+  (sleep 60; kill -9 "$server") & guard=$!
+  wait "$server"; rc=$?; kill "$guard"; wait "$one" "$two"
+  echo "      the server ended with $rc after $((($(date +%s%N) - start) / 1000000)) ms: $(tail -1 "$logs/lost_server.log" | cut -c1-300)"
+  for i in 1 2; do echo "      client $i: $(grep -c '^data: ' "$logs/lost_client$i.log") pieces, the last $(grep '^data: ' "$logs/lost_client$i.log" | tail -1 | cut -c1-200)"; done
+  { [ $rc = 1 ] && tail -1 "$logs/lost_server.log" | grep -qE '(GPU|device) is lost' && grep -q '^data: ' "$logs/lost_client1.log" && ! grep -qE 'terminate called|^goroutine|^panic' "$logs/lost_server.log"; } || failed+=("lost_server_end")
+fi
+
 if wanted programs; then
   title "The programs of users: selftest, and the server with 8 clients"
   check selftest 200 "every token is right" ./mlxcel selftest --device cuda -m models/*.gguf --report "$logs/selftest.txt"; show selftest 60
