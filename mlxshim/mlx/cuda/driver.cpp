@@ -14,7 +14,7 @@ namespace {
 
 #if defined(_WIN32)
 const char* const kDriver = "nvcuda.dll";
-const char* const kCompiler = "nvrtc64_130_0.dll";
+const char* const kCompiler = CUDA_VERSION >= 13000 ? "nvrtc64_130_0.dll" : "nvrtc64_120_0.dll";
 
 void* open_library(const char* name) { return reinterpret_cast<void*>(LoadLibraryA(name)); }
 void* find(void* library, const char* name) {
@@ -22,7 +22,7 @@ void* find(void* library, const char* name) {
 }
 #else
 const char* const kDriver = "libcuda.so.1";
-const char* const kCompiler = "libnvrtc.so.13";
+const char* const kCompiler = CUDA_VERSION >= 13000 ? "libnvrtc.so.13" : "libnvrtc.so.12";
 
 void* open_library(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
 void* find(void* library, const char* name) { return dlsym(library, name); }
