@@ -56,8 +56,10 @@ mx::array multiply_on_gpu(Step& step, const Op& op, const Quantization& q, const
     return mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, q.mode, s);
   };
   if (!takes_vector_kernel(q, width) || rows > kMostRowsInBlocks) {
-    auto dense = mx::dequantize(w, scales, biases, q.group, q.bits, q.mode, std::nullopt, given.dtype(), s);
-    return mx::matmul(given, mx::transpose(dense, s), s);
+    auto dense = step.scratch.dequantize(w, scales, biases, q.mode, q.bits, q.group, given.dtype(), s);
+    auto y = mx::matmul(given, mx::transpose(dense, s), s);
+    step.scratch.read_by(y);
+    return y;
   }
   if (rows <= kMostRows) return by_vector(given);
   auto flat = mx::reshape(given, {rows, width}, s);

@@ -1,8 +1,10 @@
 // Ops that read and change the state.
 #include <algorithm>
+#include <array>
 
 #include "cuda/gpu.h"
 #include "kv_write.h"
+#include "status.h"
 #include "step.h"
 
 namespace mlxcel {
@@ -50,11 +52,35 @@ mx::array attend_at_once(Step& step, const mx::array& q, const Cache& cache, int
   return mx::squeeze(mx::transpose(y, {0, 2, 1, 3}, s), 0, s);
 }
 
-// How many bytes of scores a GPU holds at once: MLX has no fused attention for more than a few queries without cuDNN.
+// The kernel for prompts, for heads of that size, where there is one: it multiplies in f16 or bf16.
+std::optional<GpuVariant> prompt_kernel(mx::Dtype dtype, int64_t key_dim, int64_t value_dim, mx::Device device) {
+  constexpr std::array<int64_t, 5> kDims{64, 80, 96, 128, 256};
+  if (device != mx::Device::gpu || dtype == mx::float32 || key_dim != value_dim ||
+      std::find(kDims.begin(), kDims.end(), key_dim) == kDims.end() || !gpu_has_matrix_units(device))
+    return std::nullopt;
+  return text("-DATTENTION -DTYPE=", gpu_dtype(dtype), " -DWIDTH=", key_dim);
+}
+
+// Up to so many queries MLX has a kernel that reads the keys once.
+constexpr int32_t kFewQueries = 3;
+
+// How many bytes of scores a GPU holds at once where MLX attends: it has no fused attention for more than a few queries
+// without cuDNN.
 constexpr int64_t kMostScores = int64_t(512) << 20;
 
 mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t context, int64_t window, float scale) {
   const int32_t rows = q.shape()[0], heads = q.shape()[1], width = q.shape()[2];
+  const auto& keys = *cache.keys;
+  std::optional<GpuVariant> kernel;
+  if (rows > kFewQueries && keys.dtype() == q.dtype())
+    kernel = prompt_kernel(q.dtype(), width, cache.values->shape()[3], step.stream.device);
+  if (kernel) {
+    constexpr unsigned kQueries = 64;  // of a block, as in kernels.cu
+    GpuLaunch launch{"attend_prompt", (unsigned(rows) + kQueries - 1) / kQueries, unsigned(heads), 128,
+                     {rows, heads, keys.shape()[1], int(context), keys.shape()[2], int(window), number_bits(scale)},
+                     false, *kernel};
+    return gpu_call(std::move(launch), {q, keys, *cache.values}, q.shape(), q.dtype(), step.stream);
+  }
   // The softmax is computed in f32.
   const int64_t seen = window > 0 ? std::min(context, window + rows - 1) : context;
   const int32_t most = int32_t(std::clamp<int64_t>(kMostScores / (heads * seen * 4), 1, rows));
@@ -69,6 +95,12 @@ mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t con
 }
 
 }  // namespace
+
+Prepared prepare_attend(const Program& program, const Op& op, const std::vector<mx::array>&, mx::Stream stream) {
+  const Type &q = program.types[size_t(op.inputs[0])], &out = program.types[size_t(op.first_output)];
+  if (auto kernel = prompt_kernel(to_mlx(q.dtype), q.last(), out.last(), stream.device)) gpu_prepare(*kernel, stream.device);
+  return {};
+}
 
 void run_attend(Step& step, const Op& op, const Prepared&) {
   const int64_t layer = op.integer(0), sequences = step.run.counts.sequences;

@@ -72,7 +72,7 @@ OpRunner runner_of(int64_t opcode) {
     case MLXSHIM_OP_RMS_NORM: return {run_rms_norm};
     case MLXSHIM_OP_ROPE: return {run_rope, prepare_rope};
     case MLXSHIM_OP_KV_WRITE: return {run_kv_write};
-    case MLXSHIM_OP_ATTEND: return {run_attend};
+    case MLXSHIM_OP_ATTEND: return {run_attend, prepare_attend};
     case MLXSHIM_OP_ADD: return {run_add};
     case MLXSHIM_OP_MULTIPLY: return {run_multiply};
     case MLXSHIM_OP_SILU: return {run_silu};

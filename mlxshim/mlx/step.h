@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "context.h"
+#include "cuda/gpu.h"
 #include "kv_write.h"
 #include "state.h"
 
@@ -15,6 +16,11 @@ namespace mlxcel {
 // What is prepared of an op when the program is loaded.
 struct Prepared {
   std::vector<mx::array> arrays;
+};
+
+// Pairs of a token and an expert, in the order of experts, and how they are cut for a kernel.
+struct SortedPairs {
+  mx::array indices, order, tiles;
 };
 
 class Step {
@@ -55,6 +61,10 @@ class Step {
   void drop_values() { values_.clear(); }
   // Makes the changes the state's own.
   void commit();
+
+  // On a GPU.
+  GpuScratch scratch;
+  std::optional<SortedPairs> sorted;  // those of the layer that was last
 
   bool on_gpu() const { return stream.device == mx::Device::gpu; }
 
@@ -112,6 +122,7 @@ struct KvWrites {
 KvWrites plan_kv_writes(Step& step, int64_t layer);
 void run_kv_write(Step&, const Op&, const Prepared&);
 void run_attend(Step&, const Op&, const Prepared&);
+Prepared prepare_attend(const Program&, const Op&, const std::vector<mx::array>&, mx::Stream);
 void run_load_tokens(Step&, const Op&, const Prepared&);
 void run_store_tokens(Step&, const Op&, const Prepared&);
 

@@ -168,8 +168,8 @@ class Session {
     return index;
   }
 
-  int64_t make_state(int64_t sequences, int64_t tokens, std::vector<mlxshim_layer> layers) {
-    mlxshim_state_params params{sizeof params, F32, sequences, tokens, int64_t(layers.size()), layers.data()};
+  int64_t make_state(int64_t sequences, int64_t tokens, std::vector<mlxshim_layer> layers, int64_t dtype = F32) {
+    mlxshim_state_params params{sizeof params, dtype, sequences, tokens, int64_t(layers.size()), layers.data()};
     int64_t made = 0;
     OK(mlxshim_state_create(context, &params, &made));
     return made;

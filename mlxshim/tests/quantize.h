@@ -41,13 +41,21 @@ struct Quantized {
   std::vector<double> values;         // [rows, width]
 };
 
-inline Quantized random_quantized(Random& random, Format f, int64_t rows, int64_t width) {
+// The nearest number of so many binary digits.
+inline float rounded(float value, int digits) {
+  int exponent = 0;
+  const float fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, digits)), exponent - digits);
+}
+
+// digits: of the scales and biases of an affine format.
+inline Quantized random_quantized(Random& random, Format f, int64_t rows, int64_t width, int digits = 24) {
   Quantized q;
   q.words.resize(size_t(rows * width * f.bits / 32));
   for (int64_t i = 0; i < rows * width / f.group; i++) {
     if (f.mode == MLXSHIM_QUANT_AFFINE) {
-      q.scales.push_back(0.05f * random.normal());
-      q.biases.push_back(0.1f * random.normal());
+      q.scales.push_back(rounded(0.05f * random.normal(), digits));
+      q.biases.push_back(rounded(0.1f * random.normal(), digits));
     } else if (f.mode == MLXSHIM_QUANT_NVFP4) {
       q.scale_bytes.push_back(uint8_t(random.below(0x48)));  // e4m3 from 0 to 4
     } else {

@@ -79,7 +79,7 @@ fi
 
 if wanted ops; then
   title "Every op against its definition (C++), on the GPU"
-  for t in ops sample state weights handles program; do
+  for t in ops sample state weights handles program gpu; do
     check "cpp_$t" 90 "checks, 0 failures" env MLX_PTX_CACHE_DIR=$here/ptx MLX_ENABLE_TF32=0 MLX_CUDA_USE_CUDNN_SDPA=0 MLX_CUDA_GRAPH_CACHE_SIZE=4000 \
       MLX_ENABLE_CACHE_THRASHING_CHECK=0 MLXSHIM_TEST_DEVICE=cuda LD_LIBRARY_PATH="$bundle" "tests/${t}_test"
     grep -E "FAILED|failures$" "$logs/cpp_$t.log" | sed 's/^/      /'

@@ -6,6 +6,10 @@
 #include <dlfcn.h>
 #endif
 
+#include <iterator>
+#include <sstream>
+#include <vector>
+
 #include "../../common/status.h"
 
 namespace mlxcel {
@@ -107,16 +111,18 @@ void check_driver(CUresult result, const char* doing) {
        driver_word(result));
 }
 
-std::string compile_for_gpu(const char* source, int major, int minor) {
+std::string compile_for_gpu(const char* source, const std::string& options, int major, int minor) {
   const Compiler& c = compiler();
   void* program = nullptr;
   if (c.create(&program, source, "mlxcel.cu", 0, nullptr, nullptr) != 0)
     fail(MLXSHIM_ERR_INTERNAL, "NVRTC takes no program");
-  const std::string architecture = text("--gpu-architecture=sm_", major, minor);
-  const char* options[] = {architecture.c_str(), "--std=c++17"};
+  std::istringstream words(text("--gpu-architecture=sm_", major, minor, " --std=c++17 ", options));
+  const std::vector<std::string> all{std::istream_iterator<std::string>(words), {}};
+  std::vector<const char*> pointers;
+  for (const auto& option : all) pointers.push_back(option.c_str());
   std::string result;
   size_t size = 0;
-  const bool compiled = c.compile(program, 2, options) == 0;
+  const bool compiled = c.compile(program, int(pointers.size()), pointers.data()) == 0;
   if (compiled && c.code_size(program, &size) == 0) {
     result.resize(size);
     c.code(program, result.data());

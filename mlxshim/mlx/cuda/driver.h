@@ -37,7 +37,7 @@ const char* driver_word(CUresult result);
 // Throws MLXSHIM_ERR_MEMORY where the device has no memory left, else MLXSHIM_ERR_DEVICE.
 void check_driver(CUresult result, const char* doing);
 
-// Machine code of the source for a compute capability.
-std::string compile_for_gpu(const char* source, int major, int minor);
+// Machine code of the source for a compute capability; options stand between spaces.
+std::string compile_for_gpu(const char* source, const std::string& options, int major, int minor);
 
 }  // namespace mlxcel

@@ -68,16 +68,16 @@ std::string read_cache(const std::filesystem::path& path) {
   return {};
 }
 
-std::string machine_code(int major, int minor) {
+std::string machine_code(const GpuVariant& variant, int major, int minor) {
   const char* folder = std::getenv("MLX_PTX_CACHE_DIR");
-  if (!folder || !*folder) return compile_for_gpu(kSource, major, minor);
+  if (!folder || !*folder) return compile_for_gpu(kSource, variant, major, minor);
   char name[80];
-  std::snprintf(name, sizeof name, "mlxcel-%016llx-sm%d%d.cubin", static_cast<unsigned long long>(hash(kSource)), major,
-                minor);
+  std::snprintf(name, sizeof name, "mlxcel-%016llx-sm%d%d.cubin",
+                static_cast<unsigned long long>(hash(kSource + variant)), major, minor);
   auto path = std::filesystem::path(reinterpret_cast<const char8_t*>(folder)) / name;
   std::string code = read_cache(path);
   if (code.empty()) {
-    code = compile_for_gpu(kSource, major, minor);
+    code = compile_for_gpu(kSource, variant, major, minor);
     write_cache(path, code);
   }
   return code;
@@ -85,31 +85,43 @@ std::string machine_code(int major, int minor) {
 
 class Kernels {
  public:
-  explicit Kernels(mx::Device device) {
-    auto& opened = mx::cu::device(device);
-    opened.make_current();
-    std::string code = machine_code(opened.compute_capability_major(), opened.compute_capability_minor());
-    check_driver(driver().module_load(&module_, code.data()), "loading the kernels");
+  explicit Kernels(mx::Device device) : device_(device) {
+    mx::cu::device(device).make_current();
+    module({});
     check_driver(driver().current(&context_), "asking for the CUDA context");
     check_driver(driver().make_stream(&copies_, CU_STREAM_NON_BLOCKING), "making a stream");
   }
 
-  CUfunction operator[](const char* name) {
-    auto it = functions_.find(name);
+  // Compiled, or taken from the cache, when it is first asked for.
+  CUmodule module(const GpuVariant& variant) {
+    std::lock_guard lock(mutex_);
+    auto it = modules_.find(variant);
+    if (it != modules_.end()) return it->second;
+    auto& opened = mx::cu::device(device_);
+    std::string code = machine_code(variant, opened.compute_capability_major(), opened.compute_capability_minor());
+    CUmodule loaded;
+    check_driver(driver().module_load(&loaded, code.data()), "loading the kernels");
+    return modules_.emplace(variant, loaded).first->second;
+  }
+  CUfunction function(const GpuVariant& variant, const char* name) {
+    auto it = functions_.find({variant, name});
     if (it != functions_.end()) return it->second;
     CUfunction function;
-    check_driver(driver().module_function(&function, module_, name), name);
-    return functions_.emplace(name, function).first->second;
+    check_driver(driver().module_function(&function, module(variant), name), name);
+    return functions_.emplace(std::pair(variant, name), function).first->second;
   }
+  CUfunction operator[](const char* name) { return function({}, name); }
   CUcontext context() const { return context_; }
   // For copies that do not wait for what MLX has queued.
   CUstream copies() const { return copies_; }
 
  private:
-  CUmodule module_ = nullptr;
+  const mx::Device device_;
   CUcontext context_ = nullptr;
   CUstream copies_ = nullptr;
-  std::map<std::string, CUfunction, std::less<>> functions_;
+  std::mutex mutex_;
+  std::map<GpuVariant, CUmodule> modules_;
+  std::map<std::pair<GpuVariant, std::string_view>, CUfunction> functions_;  // the names are literals
 };
 
 // By device, for the life of the process.
@@ -277,8 +289,8 @@ class GpuOp : public mx::Primitive {
     if (launch_.strided)
       for (const auto& a : in) arguments.add(row_stride(a));
     for (int value : launch_.arguments) arguments.add(value);
-    encoder.add_kernel_node_raw(kernels(stream().device)[launch_.kernel], dim3(launch_.blocks_x, launch_.blocks_y),
-                                dim3(launch_.threads), {}, 0, arguments.all());
+    encoder.add_kernel_node_raw(kernels(stream().device).function(launch_.variant, launch_.kernel),
+                                dim3(launch_.blocks_x, launch_.blocks_y), dim3(launch_.threads), {}, 0, arguments.all());
   }
   const char* name() const override { return launch_.kernel; }
   bool is_equivalent(const Primitive&) const override { return false; }
@@ -354,14 +366,56 @@ class AttentionInOp : public mx::Primitive {
   std::vector<KvSpan> spans_;
 };
 
+// inputs: w, scales, biases, and an earlier matrix with the product that read it, where its memory is used again.
+class Dequantize : public mx::Primitive {
+ public:
+  Dequantize(mx::Stream stream, std::vector<int> arguments) : Primitive(stream), arguments_(std::move(arguments)) {}
+
+  void eval_cpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
+    throw std::runtime_error("dequantize is an op of the GPU only");
+  }
+  void eval_gpu(const std::vector<mx::array>& in, std::vector<mx::array>& made) override {
+    auto& encoder = mx::cu::get_command_encoder(stream());
+    mx::array& out = made[0];
+    Arguments arguments;
+    for (size_t i = 0; i < 3; i++) {
+      encoder.set_input_array(in[i]);
+      arguments.add(address(in[i]));
+    }
+    if (in.size() > 3) {
+      out.copy_shared_buffer(in[3], out.strides(), {true, true, false}, out.size());
+      encoder.set_input_array(in[4]);
+    } else {
+      out.set_data(device_memory(out.nbytes(), stream()));
+    }
+    encoder.set_output_array(out);
+    encoder.add_temporary(out);
+    arguments.add(address(out));
+    for (int value : arguments_) arguments.add(value);
+    constexpr unsigned kThreads = 256, kTimes = 4;
+    const unsigned eights = unsigned(out.size() / 8), blocks = (eights + kThreads * kTimes - 1) / (kThreads * kTimes);
+    encoder.add_kernel_node_raw(kernels(stream().device)["dequantize"], dim3(blocks), dim3(kThreads), {}, 0, arguments.all());
+  }
+  const char* name() const override { return "Dequantize"; }
+  bool is_equivalent(const Primitive&) const override { return false; }
+
+ private:
+  std::vector<int> arguments_;
+};
+
 // Whether what an op makes lies one row after the other.
 bool always_contiguous(const mx::Primitive& op) {
   if (dynamic_cast<const GpuOp*>(&op) || dynamic_cast<const AttentionInOp*>(&op)) return true;
   const std::string_view name = op.name();  // MLX exports no type information
-  return name == "QuantizedMatmul" || name == "Matmul" || name == "RMSNorm" || name == "Contiguous";
+  return name == "QuantizedMatmul" || name == "Matmul" || name == "RMSNorm" || name == "KvWrite" ||
+         name == "Contiguous";
 }
 
 }  // namespace
+
+void gpu_prepare(const GpuVariant& variant, mx::Device device) { kernels(device).module(variant); }
+
+bool gpu_has_matrix_units(mx::Device device) { return mx::cu::device(device).compute_capability_major() >= 8; }
 
 void gpu_open(mx::Device device) {
   kernels(device);
@@ -526,6 +580,32 @@ mx::array gpu_take(const mx::array& x, const mx::array& indices, mx::Stream stre
                    {int(bytes)}};
   return gpu_call(std::move(launch), {indices, x}, std::move(shape), x.dtype(), stream);
 }
+
+mx::array GpuScratch::dequantize(const mx::array& w, const mx::array& scales, const std::optional<mx::array>& biases,
+                                 const std::string& mode, int bits, int group, mx::Dtype dtype, mx::Stream stream) {
+  turn_ = 1 - turn_;
+  Half& half = halves_[turn_];
+  mx::Shape shape = w.shape();
+  shape.back() = int(int64_t(shape.back()) * 32 / bits);
+  int64_t bytes = int64_t(mx::size_of(dtype));
+  for (auto dim : shape) bytes *= dim;
+  std::vector<mx::array> inputs{w, scales, biases ? *biases : scales};
+  if (half.product && bytes <= half.bytes)
+    inputs.insert(inputs.end(), {*half.matrix, *half.product});
+  else
+    half.bytes = bytes;
+  const int kind = gpu_quantization(mode);
+  auto op = std::make_shared<Dequantize>(
+      stream, std::vector<int>{int(bytes / int64_t(mx::size_of(dtype)) / 8), std::countr_zero(unsigned(group) / 8), bits,
+                               kind, kind == 0 ? gpu_dtype(scales.dtype()) : 0, gpu_dtype(dtype)});
+  half.matrix = mx::array(std::move(shape), dtype, std::move(op), std::move(inputs));
+  half.product.reset();
+  return *half.matrix;
+}
+
+void GpuScratch::read_by(const mx::array& product) { halves_[turn_].product = product; }
+
+int gpu_quantization(const std::string& mode) { return mode == "affine" ? 0 : mode == "mxfp4" ? 1 : mode == "mxfp8" ? 2 : 3; }
 
 int gpu_dtype(mx::Dtype dtype) {
   if (dtype == mx::float32) return 0;

@@ -2,6 +2,7 @@
 // own (kernels.cu) as ops of MLX's graph. In a library that is built without CUDA every function here throws.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <memory>
 #include <optional>
@@ -76,6 +77,13 @@ mx::array gpu_attention_in(const AttentionIn& facts, const mx::array& x, const m
                            std::optional<mx::array> periods, std::vector<Cache*> caches, std::vector<KvSpan> spans,
                            mx::Stream stream);
 
+// Which part of the kernels' source is compiled and how: the compiler's options, "" for the part that every model needs.
+using GpuVariant = std::string;
+// Compiles it, unless that is done, so that no step has to.
+void gpu_prepare(const GpuVariant& variant, mx::Device device);
+// Whether a device has what the variants need: matrix units for f16 and bf16, and copies past registers (capability 8.0).
+bool gpu_has_matrix_units(mx::Device device);
+
 struct GpuLaunch {
   const char* kernel;
   unsigned blocks_x, blocks_y, threads;
@@ -83,6 +91,7 @@ struct GpuLaunch {
   // Whether the inputs' rows may be apart: then how many elements, for each input, stands before the other arguments.
   // Else the inputs are made contiguous.
   bool strided = false;
+  GpuVariant variant = {};
 };
 inline int number_bits(float value) { return std::bit_cast<int>(value); }
 
@@ -95,7 +104,29 @@ mx::array gpu_call(GpuLaunch launch, std::vector<mx::array> inputs, mx::Shape sh
 // Rows of x [rows, ..], whatever their type, by indices i32 of any shape.
 mx::array gpu_take(const mx::array& x, const mx::array& indices, mx::Stream stream);
 
-// A float type as the kernels know it.
+// Where a step's matrices are dequantized, two by turns: then one is made while a product reads the other, and a step
+// takes little memory, most of which stays in the GPU's cache. Whatever reads a matrix must be done before the next but
+// one takes its place, which the graph does not know by itself: so a matrix is made after the product that read the one
+// before it there.
+class GpuScratch {
+ public:
+  // w packed [rows, width * bits / 32] -> [rows, width].
+  mx::array dequantize(const mx::array& w, const mx::array& scales, const std::optional<mx::array>& biases,
+                       const std::string& mode, int bits, int group, mx::Dtype dtype, mx::Stream stream);
+  // Says what alone is computed of the matrix made last.
+  void read_by(const mx::array& product);
+
+ private:
+  struct Half {
+    std::optional<mx::array> matrix, product;
+    int64_t bytes = 0;
+  };
+  std::array<Half, 2> halves_;
+  int turn_ = 0;
+};
+
+// A float type, and a mode of quantization, as the kernels know them.
 int gpu_dtype(mx::Dtype dtype);
+int gpu_quantization(const std::string& mode);
 
 }  // namespace mlxcel

@@ -1,11 +1,18 @@
 // The kernels of our own, in plain CUDA C++ without any header, so that NVRTC needs no folder of headers and a tenth of
 // a second. They take the place of MLX ops that MLX would compile at run time, at a second or two apiece, or that take
 // several of its ops. Element types are arguments: 0 f32, 1 f16, 2 bf16.
+//
+// What takes long to compile is compiled for the models that need it: with ATTENTION, TYPE and WIDTH, or with EXPERTS, TYPE,
+// MODE and BITS. Without these names it is all the rest.
 
 typedef long long i64;
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
+
+#if !defined(ATTENTION) && !defined(EXPERTS)
+#define BASE
+#endif
 
 __device__ float to_float(u16 bits, int dtype) {
   if (dtype == 2) return __uint_as_float(u32(bits) << 16);
@@ -101,6 +108,8 @@ __device__ bool is_number(float value) { return value == value; }
 __device__ float lowest() { return __uint_as_float(0xff800000); }
 
 // ---- Keys and values ------------------------------------------------------------------------------------------------
+
+#ifdef BASE
 
 // What the host calls KvSpan, with the memory of its caches [heads, capacity, dim].
 struct Span {
@@ -432,27 +441,101 @@ extern "C" __global__ void route(const void* logits, int* indices, void* weights
   if (lane < k) store(weights, token * k + lane, out_dtype, weight / (normalize ? picked : sum));
 }
 
-// ---- Experts ---------------------------------------------------------------------------------------------------------
+#endif
 
+// ---- Quantized numbers ----------------------------------------------------------------------------------------------
+
+// Small floats become large ones' exponent and fraction, off by a power of two; that makes their subnormals right too.
 __device__ float from_e2m1(u32 q) {
-  const u32 magnitude = q & 7;
-  const float value = magnitude < 2 ? float(magnitude) * 0.5f : float(2 + magnitude % 2) * float(1 << magnitude / 2) * 0.25f;
-  return q & 8 ? -value : value;
+  return __uint_as_float((q & 8) << 28 | (q & 7) << 22) * __uint_as_float(0x7e800000);  // 2^126
 }
 __device__ float from_e4m3(u32 q) {
-  const u32 exponent = q >> 3 & 15, fraction = q & 7;
-  const float value = exponent ? __uint_as_float((exponent + 120) << 23 | fraction << 20) : float(fraction) / 512;
-  return q & 128 ? -value : value;
+  return __uint_as_float((q & 128) << 24 | (q & 127) << 20) * __uint_as_float(0x7b800000);  // 2^120
 }
 __device__ float from_e8m0(u32 q) { return __uint_as_float(q ? q << 23 : 1u << 22); }
 
-// Quantization modes: 0 affine, 1 mxfp4, 2 mxfp8, 3 nvfp4.
+// Quantization modes: 0 affine, 1 mxfp4, 2 mxfp8, 3 nvfp4; 4: not quantized.
 __device__ float group_scale(const void* scales, i64 at, int mode, int dtype) {
   if (mode == 0) return load(scales, at, dtype);
   const u32 q = static_cast<const u8*>(scales)[at];
   return mode == 3 ? from_e4m3(q) : from_e8m0(q);
 }
 __device__ float element(u32 q, int mode) { return mode == 0 ? float(q) : mode == 2 ? from_e4m3(q) : from_e2m1(q); }
+
+#ifdef BASE
+
+__device__ u32 pair_of(float first, float second, int dtype) {
+  return to_half(first, dtype) | u32(to_half(second, dtype)) << 16;
+}
+
+// Eight numbers at a time, and four times that by each thread.
+template <int bits>
+__device__ void dequantize_eights(const u8* w, const void* scales, const void* biases, void* out, i64 eights, int shift,
+                                  int mode, int scale_dtype, int dtype) {
+  constexpr int kTimes = 4;
+  const i64 first = blockIdx.x * i64(blockDim.x) * kTimes + threadIdx.x;
+  unsigned long long packed[kTimes];
+  float scale[kTimes], bias[kTimes];
+#pragma unroll
+  for (int t = 0; t < kTimes; t++) {
+    const i64 at = first + t * blockDim.x;
+    if (at >= eights) continue;
+    const i64 byte = at * bits, group = at >> shift;
+    if constexpr (bits == 8)
+      packed[t] = *reinterpret_cast<const unsigned long long*>(w + byte);
+    else if constexpr (bits == 4)
+      packed[t] = *reinterpret_cast<const u32*>(w + byte);
+    else if constexpr (bits == 2)
+      packed[t] = *reinterpret_cast<const u16*>(w + byte);
+    else {
+      const u32* words = reinterpret_cast<const u32*>(w + byte / 4 * 4);
+      const int begin = int(byte % 4) * 8;
+      packed[t] = words[0];
+      if (begin + 8 * bits > 32) packed[t] |= static_cast<unsigned long long>(words[1]) << 32;
+      packed[t] >>= begin;
+    }
+    scale[t] = group_scale(scales, group, mode, scale_dtype);
+    bias[t] = mode == 0 ? load(biases, group, scale_dtype) : 0;
+  }
+#pragma unroll
+  for (int t = 0; t < kTimes; t++) {
+    const i64 at = first + t * blockDim.x;
+    if (at >= eights) continue;
+    float value[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      value[i] = element(u32(packed[t] >> (i * bits)) & ((1u << bits) - 1), mode) * scale[t] + bias[t];
+    if (dtype == 0) {
+      float4* to = static_cast<float4*>(out) + 2 * at;
+      to[0] = {value[0], value[1], value[2], value[3]};
+      to[1] = {value[4], value[5], value[6], value[7]};
+    } else {
+      static_cast<uint4*>(out)[at] = {pair_of(value[0], value[1], dtype), pair_of(value[2], value[3], dtype),
+                                      pair_of(value[4], value[5], dtype), pair_of(value[6], value[7], dtype)};
+    }
+  }
+}
+
+// w packed, scales and biases one a group of 8 << shift -> 8 * eights numbers.
+extern "C" __global__ void dequantize(const u8* w, const void* scales, const void* biases, void* out, int eights, int shift,
+                                      int bits, int mode, int scale_dtype, int dtype) {
+  switch (bits) {
+    case 2: return dequantize_eights<2>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
+    case 3: return dequantize_eights<3>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
+    case 4: return dequantize_eights<4>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
+    case 5: return dequantize_eights<5>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
+    case 6: return dequantize_eights<6>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
+    case 8: return dequantize_eights<8>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
+  }
+}
+
+#endif
+
+// ---- Experts ---------------------------------------------------------------------------------------------------------
+
+constexpr int kPairs = 128;  // of a token and an expert, that a block works on at most
+
+#ifdef BASE
 
 // x [T, K], or [T, k, K] with `own`, indices [T, k], w packed [E, N, K * bits / 32] and scales and biases [E, N, K / group]
 // -> [T, k, N]. One warp for an output, blockIdx.x for a token and expert.
@@ -493,3 +576,366 @@ extern "C" __global__ void expert_product(const void* x, const int* indices, con
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
   if (lane == 0) store(out, pair * height + n, dtype, sum);
 }
+
+// x [T, k, width], weights [T, k] -> the sum over k of x by weight, [T, width].
+extern "C" __global__ void combine(const void* x, const void* weights, void* out, int width, int k, int dtype,
+                                   int weight_dtype) {
+  const int i = blockIdx.y * blockDim.x + threadIdx.x;
+  if (i >= width) return;
+  const i64 token = blockIdx.x;
+  float sum = 0;
+  for (int j = 0; j < k; j++)
+    sum += load(x, (token * k + j) * width + i, dtype) * load(weights, token * k + j, weight_dtype);
+  store(out, token * width + i, dtype, sum);
+}
+
+// indices [count] of experts -> order [count], the places in indices by expert, and tiles [most, 3]: runs of up to kPairs
+// of them, with expert, first place in the order and length, which is 0 at the end. One block of a thread an expert.
+constexpr int kMostExperts = 1024;
+extern "C" __global__ void sort_pairs(const int* indices, int* order, int* tiles, int count, int most) {
+  __shared__ int counts[kMostExperts];
+  const int expert = threadIdx.x;
+  counts[expert] = 0;
+  for (int i = threadIdx.x; i < most; i += blockDim.x) tiles[3 * i + 2] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < count; i += blockDim.x) atomicAdd(&counts[indices[i]], 1);
+  __syncthreads();
+  const int mine = counts[expert], runs = (mine + kPairs - 1) / kPairs;  // floats count exactly up to 2^24
+  const int first = int(block_scan(float(mine))) - mine, tile = int(block_scan(float(runs))) - runs;
+  __syncthreads();
+  counts[expert] = first;
+  for (int r = 0; r < runs; r++) {
+    int* to = tiles + 3 * (tile + r);
+    to[0] = expert, to[1] = first + r * kPairs, to[2] = min(kPairs, mine - r * kPairs);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < count; i += blockDim.x) order[atomicAdd(&counts[indices[i]], 1)] = i;
+}
+
+#endif
+
+// ---- Matrix units ----------------------------------------------------------------------------------------------------
+
+#if defined(ATTENTION) || defined(EXPERTS)  // for compute capability 8.0 and newer
+
+// d += a * b, of 16 x 16 and 16 x 8 numbers of the type, which are f16 or bf16.
+template <int dtype>
+__device__ void multiply_add(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (dtype == 2)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ u32 shared_address(const void* at) { return u32(__cvta_generic_to_shared(at)); }
+
+// Four matrices of 8 x 8 halves; each lane names a row of 16 bytes.
+__device__ void load_matrices(u32 (&m)[4], const u16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(shared_address(row)));
+}
+__device__ void load_transposed(u32 (&m)[4], const u16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(shared_address(row)));
+}
+
+// Two numbers as the type has them, the first one in the lower half.
+template <int dtype>
+__device__ u32 pack(float first, float second) {
+  u32 both;
+  if constexpr (dtype == 2)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  return both;
+}
+
+// 16 bytes on their way to shared memory, or zeros.
+__device__ void copy_async(u16* to, const u16* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(is_there ? 16 : 0)
+               : "memory");
+}
+__device__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Rows of shared memory have 16 bytes more than they need: then the same columns of eight rows lie in different banks.
+constexpr int kPad = 8;
+
+#endif
+
+// ---- Attention of prompts --------------------------------------------------------------------------------------------
+
+#ifdef ATTENTION
+
+__device__ float exponential_of_2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// q [rows, heads, dim], the queries at the end of a context, keys and values [kv_heads, capacity, dim] -> [rows, heads,
+// dim]. A block of four warps takes 64 queries of a head, 16 a warp, and goes through the keys in tiles with a running
+// maximum and sum, so that scores lie in no memory. Late queries, which see the most, come first.
+constexpr int kQueries = 64;
+
+template <int dtype, int dim, int tile>
+__device__ void attend(const u16* q, const u16* keys, const u16* values, u16* out, int rows, int heads, int kv_heads,
+                       int context, int capacity, int window, float scale) {
+  constexpr int kRow = dim + kPad;
+  __shared__ __align__(16) u16 k_tile[tile * kRow];
+  __shared__ __align__(16) u16 v_tile[tile * kRow];
+  const int lane = threadIdx.x % 32, quad = lane % 4;
+  const int first = int(gridDim.x - 1 - blockIdx.x) * kQueries, head = blockIdx.y, start = context - rows;
+  const i64 plane = i64(head / (heads / kv_heads)) * capacity * dim;
+  keys += plane, values += plane;
+  const int mine[2] = {first + int(threadIdx.x) / 32 * 16 + lane / 4, first + int(threadIdx.x) / 32 * 16 + lane / 4 + 8};
+
+  u32 query[dim / 16][4];
+#pragma unroll
+  for (int k = 0; k < dim / 16; k++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int row = mine[i % 2], column = k * 16 + i / 2 * 8 + quad * 2;
+      query[k][i] = row < rows ? *reinterpret_cast<const u32*>(q + (i64(row) * heads + head) * dim + column) : 0;
+    }
+
+  auto fetch = [&](u16* to, const u16* from, int at) {
+    for (int i = threadIdx.x; i < tile * dim / 8; i += 128) {
+      const int key = at + i / (dim / 8), column = i % (dim / 8) * 8;
+      copy_async(to + i / (dim / 8) * kRow + column, from + i64(min(key, context - 1)) * dim + column, key < context);
+    }
+  };
+  const int end = min(context, start + first + kQueries);
+  const int begin = window > 0 ? max(0, start + first - window + 1) / tile * tile : 0;
+  const float by = scale * 1.4426950408889634f;  // exponentials are of 2
+  float sums[dim / 8][4] = {}, most[2] = {lowest(), lowest()}, total[2] = {};
+  fetch(k_tile, keys, begin);
+  for (int at = begin; at < end; at += tile) {
+    wait_for_copies();
+    __syncthreads();  // the keys are there, and nobody reads the values before them any more
+    fetch(v_tile, values, at);
+    float scores[tile / 8][4] = {};
+#pragma unroll
+    for (int k = 0; k < dim / 16; k++)
+#pragma unroll
+      for (int n = 0; n < tile / 16; n++) {
+        u32 m[4];
+        load_matrices(m, k_tile + (n * 16 + lane / 16 * 8 + lane % 8) * kRow + k * 16 + lane / 8 % 2 * 8);
+        multiply_add<dtype>(scores[2 * n], query[k], m[0], m[1]);
+        multiply_add<dtype>(scores[2 * n + 1], query[k], m[2], m[3]);
+      }
+    wait_for_copies();
+    __syncthreads();
+    if (at + tile < end) fetch(k_tile, keys, at + tile);
+
+    if (at + tile > start + first + 1 || (window > 0 && at <= start + first + kQueries - window))
+#pragma unroll
+      for (int n = 0; n < tile / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const int key = at + n * 8 + quad * 2 + i % 2, position = start + mine[i / 2];
+          if (key > position || (window > 0 && key <= position - window)) scores[n][i] = lowest();
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float now = most[r];
+#pragma unroll
+      for (int n = 0; n < tile / 8; n++) now = fmaxf(now, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+      now = fmaxf(now, __shfl_xor_sync(~0u, now, 1));
+      now = fmaxf(now, __shfl_xor_sync(~0u, now, 2));
+      const float base = now == lowest() ? 0 : now * by, before = exponential_of_2(most[r] * by - base);
+      most[r] = now;
+      total[r] *= before;
+#pragma unroll
+      for (int n = 0; n < tile / 8; n++)
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; i++) total[r] += scores[n][i] = exponential_of_2(scores[n][i] * by - base);
+#pragma unroll
+      for (int n = 0; n < dim / 8; n++) sums[n][2 * r] *= before, sums[n][2 * r + 1] *= before;
+    }
+#pragma unroll
+    for (int k = 0; k < tile / 16; k++) {
+      const float(&a)[4] = scores[2 * k], (&b)[4] = scores[2 * k + 1];
+      const u32 shares[4] = {pack<dtype>(a[0], a[1]), pack<dtype>(a[2], a[3]), pack<dtype>(b[0], b[1]), pack<dtype>(b[2], b[3])};
+#pragma unroll
+      for (int n = 0; n < dim / 16; n++) {
+        u32 m[4];
+        load_transposed(m, v_tile + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kRow + n * 16 + lane / 16 * 8);
+        multiply_add<dtype>(sums[2 * n], shares, m[0], m[1]);
+        multiply_add<dtype>(sums[2 * n + 1], shares, m[2], m[3]);
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    total[r] += __shfl_xor_sync(~0u, total[r], 1);
+    total[r] += __shfl_xor_sync(~0u, total[r], 2);
+    if (mine[r] >= rows) continue;
+    u16* to = out + (i64(mine[r]) * heads + head) * dim + quad * 2;
+#pragma unroll
+    for (int n = 0; n < dim / 8; n++)
+      *reinterpret_cast<u32*>(to + n * 8) = pack<dtype>(sums[n][2 * r] / total[r], sums[n][2 * r + 1] / total[r]);
+  }
+}
+
+// WIDTH is that of a head.
+extern "C" __global__ void __launch_bounds__(128)
+    attend_prompt(const u16* q, const u16* keys, const u16* values, u16* out, int rows, int heads, int kv_heads, int context,
+                  int capacity, int window, float scale) {
+  attend<TYPE, WIDTH, WIDTH <= 128 ? 64 : 32>(q, keys, values, out, rows, heads, kv_heads, context, capacity, window, scale);
+}
+
+#endif
+
+// ---- Experts of prompts ----------------------------------------------------------------------------------------------
+
+#ifdef EXPERTS
+
+// 32 numbers of a row of a matrix, as they lie in memory.
+template <int bits>
+__device__ void load_piece(u32 (&words)[bits], const u32* from) {
+  constexpr int kAtOnce = bits % 4 == 0 ? 4 : bits % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int i = 0; i < bits; i += kAtOnce) {
+    if constexpr (kAtOnce == 4) {
+      const uint4 four = *reinterpret_cast<const uint4*>(from + i);
+      words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
+    } else if constexpr (kAtOnce == 2) {
+      const uint2 two = *reinterpret_cast<const uint2*>(from + i);
+      words[i] = two.x, words[i + 1] = two.y;
+    } else {
+      words[i] = from[i];
+    }
+  }
+}
+
+template <int mode, int bits>
+__device__ float number_of_piece(const u32 (&words)[bits], int i) {
+  const int at = i * bits, shift = at % 32;
+  u32 q = words[at / 32] >> shift;
+  if (shift + bits > 32) q |= words[at / 32 + 1] << (32 - shift);
+  q &= (1u << bits) - 1;
+  // A float of 2^23 and more has its unit in the last place.
+  if constexpr (mode == 0) return __uint_as_float(0x4b000000 | q) - 8388608.f;
+  return element(q, mode);
+}
+
+// The product of expert_product for many pairs, which sort_pairs has put in order: each block reads 128 rows of one
+// expert's matrix once for up to kPairs of them. Modes as everywhere; width is a multiple of 32, height one of 2.
+template <int dtype, int mode, int bits>
+__device__ void products_of_experts(const u16* x, const int* order, const int* tiles, const u32* w, const void* scales,
+                                    const void* biases, u16* out, int width, int height, int k, int own, int group,
+                                    int scale_dtype) {
+  constexpr int kDepth = 64, kRow = kDepth + kPad, kHeight = 128;
+  constexpr int kScales = mode == 3 ? 2 : 1;  // of 32 numbers
+  __shared__ __align__(16) u16 x_tile[kPairs * kRow];
+  __shared__ __align__(16) u16 w_tile[kHeight * kRow];
+  const int* tile = tiles + 3 * blockIdx.y;
+  const int expert = tile[0], count = tile[2];
+  if (count == 0) return;
+  order += tile[1];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+  // What this thread brings: 16 bytes of every 32nd row of x, and half a row of w.
+  const int column = int(threadIdx.x) % 8 * 8;
+  const u16* rows[kPairs / 32];
+#pragma unroll
+  for (int i = 0; i < kPairs / 32; i++) {
+    const int r = int(threadIdx.x) / 8 + 32 * i;
+    rows[i] = r < count ? x + i64(own ? order[r] : order[r] / k) * width + column : nullptr;
+  }
+  const int n = blockIdx.x * kHeight + int(threadIdx.x) / 2, part = int(threadIdx.x) % 2 * 32;
+  const i64 matrix_row = i64(expert) * height + min(n, height - 1);
+  const u32* from = w + matrix_row * (width / 32) * bits;
+  const i64 groups = mode == 4 ? 0 : matrix_row * (width / group);
+
+  uint4 x_next[kPairs / 32];
+  u32 w_next[bits];
+  float scale[kScales], bias = 0;
+  auto fetch = [&](int at) {
+#pragma unroll
+    for (int i = 0; i < kPairs / 32; i++)
+      x_next[i] = rows[i] && at + column < width ? *reinterpret_cast<const uint4*>(rows[i] + at) : uint4{};
+    const int first = min(at + part, width - 32);  // beyond the end x is 0, and w a number whatever it is
+    load_piece<bits>(w_next, from + first / 32 * bits);
+    if constexpr (mode != 4) {
+#pragma unroll
+      for (int i = 0; i < kScales; i++) scale[i] = group_scale(scales, groups + first / group + i, mode, scale_dtype);
+    }
+    if constexpr (mode == 0) bias = load(biases, groups + first / group, scale_dtype);
+  };
+  auto put = [&](int at) {
+#pragma unroll
+    for (int i = 0; i < kPairs / 32; i++)
+      *reinterpret_cast<uint4*>(x_tile + (int(threadIdx.x) / 8 + 32 * i) * kRow + column) = x_next[i];
+    uint4* to = reinterpret_cast<uint4*>(w_tile + int(threadIdx.x) / 2 * kRow + part);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      u32 both[4];
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        if constexpr (mode == 4) {
+          both[j] = w_next[4 * i + j];
+        } else {
+          const int at = 8 * i + 2 * j;
+          const float by = scale[at / (32 / kScales)];
+          both[j] = pack<dtype>(number_of_piece<mode, bits>(w_next, at) * by + bias,
+                                number_of_piece<mode, bits>(w_next, at + 1) * by + bias);
+        }
+      to[i] = {both[0], both[1], both[2], both[3]};
+    }
+  };
+
+  // A warp makes 64 x 32 of the block's 128 x 128 results.
+  const int pair_at = warp % 2 * 64, n_at = warp / 2 * 32;
+  float sums[4][4][4] = {};
+  fetch(0);
+  for (int at = 0; at < width; at += kDepth) {
+    __syncthreads();
+    put(at);
+    __syncthreads();
+    if (at + kDepth < width) fetch(at + kDepth);
+    if (pair_at >= count) continue;
+#pragma unroll
+    for (int d = 0; d < kDepth / 16; d++) {
+      u32 b[2][4];
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        load_matrices(b[j], w_tile + (n_at + j * 16 + lane / 16 * 8 + lane % 8) * kRow + d * 16 + lane / 8 % 2 * 8);
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        if (pair_at + i * 16 >= count) break;
+        u32 a[4];
+        load_matrices(a, x_tile + (pair_at + i * 16 + lane % 16) * kRow + d * 16 + lane / 16 * 8);
+#pragma unroll
+        for (int j = 0; j < 4; j++) multiply_add<dtype>(sums[i][j], a, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int pair = pair_at + i * 16 + lane / 4 + 8 * r;
+      if (pair >= count) continue;
+      u16* to = out + i64(order[pair]) * height;
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const int column = int(blockIdx.x) * kHeight + n_at + j * 8 + lane % 4 * 2;
+        if (column < height) *reinterpret_cast<u32*>(to + column) = pack<dtype>(sums[i][j][2 * r], sums[i][j][2 * r + 1]);
+      }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+    expert_products(const u16* x, const int* order, const int* tiles, const u32* w, const void* scales, const void* biases,
+                    u16* out, int width, int height, int k, int own, int group, int scale_dtype) {
+  products_of_experts<TYPE, MODE, BITS>(x, order, tiles, w, scales, biases, out, width, height, k, own, group, scale_dtype);
+}
+
+#endif

@@ -36,6 +36,14 @@ std::vector<mx::array> gpu_calls(GpuLaunch, std::vector<mx::array>, std::vector<
 }
 mx::array gpu_call(GpuLaunch, std::vector<mx::array>, mx::Shape, mx::Dtype, mx::Stream) { absent(); }
 mx::array gpu_take(const mx::array&, const mx::array&, mx::Stream) { absent(); }
+void gpu_prepare(const GpuVariant&, mx::Device) { absent(); }
+bool gpu_has_matrix_units(mx::Device) { absent(); }
+mx::array GpuScratch::dequantize(const mx::array&, const mx::array&, const std::optional<mx::array>&, const std::string&, int,
+                                 int, mx::Dtype, mx::Stream) {
+  absent();
+}
+void GpuScratch::read_by(const mx::array&) { absent(); }
 int gpu_dtype(mx::Dtype) { absent(); }
+int gpu_quantization(const std::string&) { absent(); }
 
 }  // namespace mlxcel
