@@ -76,7 +76,7 @@ mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t con
     kernel = prompt_kernel(q.dtype(), width, cache.values->shape()[3], step.stream.device);
   if (kernel) {
     constexpr unsigned kQueries = 64;  // of a block, as in kernels.cu
-    GpuLaunch launch{"attend_prompt", (unsigned(rows) + kQueries - 1) / kQueries, unsigned(heads), 128,
+    GpuLaunch launch{"attend_prompt", unsigned(heads), (unsigned(rows) + kQueries - 1) / kQueries, 128,
                      {rows, heads, keys.shape()[1], int(context), keys.shape()[2], int(window), number_bits(scale)},
                      false, *kernel};
     return gpu_call(std::move(launch), {q, keys, *cache.values}, q.shape(), q.dtype(), step.stream);

@@ -679,9 +679,9 @@ __device__ float exponential_of_2(float x) {
 }
 
 // q [rows, heads, dim], the queries at the end of a context, keys and values [kv_heads, capacity, dim] -> [rows, heads,
-// dim]. A block of four warps takes 64 queries of a head, 16 a warp, and goes through the keys in tiles with a running
-// maximum and sum, so that scores lie in no memory. Late queries, which see the most, come first.
-constexpr int kQueries = 64;
+// dim]. Each warp of a block takes 16 queries of a head, and the block goes through the keys in tiles with a running
+// maximum and sum, so that scores lie in no memory. blockIdx.x is the head; the late queries, which see the most, come first.
+constexpr int kWarps = 4, kQueries = 16 * kWarps;
 
 template <int dtype, int dim, int tile>
 __device__ void attend(const u16* q, const u16* keys, const u16* values, u16* out, int rows, int heads, int kv_heads,
@@ -690,7 +690,7 @@ __device__ void attend(const u16* q, const u16* keys, const u16* values, u16* ou
   __shared__ __align__(16) u16 k_tile[tile * kRow];
   __shared__ __align__(16) u16 v_tile[tile * kRow];
   const int lane = threadIdx.x % 32, quad = lane % 4;
-  const int first = int(gridDim.x - 1 - blockIdx.x) * kQueries, head = blockIdx.y, start = context - rows;
+  const int first = int(gridDim.y - 1 - blockIdx.y) * kQueries, head = blockIdx.x, start = context - rows;
   const i64 plane = i64(head / (heads / kv_heads)) * capacity * dim;
   keys += plane, values += plane;
   const int mine[2] = {first + int(threadIdx.x) / 32 * 16 + lane / 4, first + int(threadIdx.x) / 32 * 16 + lane / 4 + 8};
@@ -705,7 +705,7 @@ __device__ void attend(const u16* q, const u16* keys, const u16* values, u16* ou
     }
 
   auto fetch = [&](u16* to, const u16* from, int at) {
-    for (int i = threadIdx.x; i < tile * dim / 8; i += 128) {
+    for (int i = threadIdx.x; i < tile * dim / 8; i += 32 * kWarps) {
       const int key = at + i / (dim / 8), column = i % (dim / 8) * 8;
       copy_async(to + i / (dim / 8) * kRow + column, from + i64(min(key, context - 1)) * dim + column, key < context);
     }
@@ -784,7 +784,7 @@ __device__ void attend(const u16* q, const u16* keys, const u16* values, u16* ou
 }
 
 // WIDTH is that of a head.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(32 * kWarps, WIDTH <= 128 ? 3 : 2)
     attend_prompt(const u16* q, const u16* keys, const u16* values, u16* out, int rows, int heads, int kv_heads, int context,
                   int capacity, int window, float scale) {
   attend<TYPE, WIDTH, WIDTH <= 128 ? 64 : 32>(q, keys, values, out, rows, heads, kv_heads, context, capacity, window, scale);
