@@ -108,7 +108,9 @@ void run_embed(Step& step, const Op& op, const Prepared&) {
 Prepared prepare_linear(const Program& program, const Op& op, const std::vector<mx::array>& weights,
                         mx::Stream stream) {
   Prepared prepared;
-  if (Quantization(op).dense)
+  const Quantization q(op);
+  if (!q.dense && stream.device == mx::Device::gpu) gpu_prepare(GpuScratch::variant(q.mode, q.bits), stream.device);
+  if (q.dense)
     prepared.arrays.push_back(mx::transpose(weights[size_t(op.inputs[1] - program.input_count)], stream));
   mx::eval(prepared.arrays);
   return prepared;

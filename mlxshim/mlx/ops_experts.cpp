@@ -40,7 +40,7 @@ namespace {
 constexpr int kSortedExperts = 1024;  // that sort_pairs takes
 
 // From how many pairs of a token and an expert on it is faster to read each expert's matrix once for all its pairs.
-constexpr int kManyPairs = 64;
+constexpr int kManyPairs = 32;
 
 // Pairs by expert: what one layer's products have in common.
 const SortedPairs& sorted_pairs(Step& step, const mx::array& indices, int experts) {

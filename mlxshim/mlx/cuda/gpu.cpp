@@ -369,7 +369,8 @@ class AttentionInOp : public mx::Primitive {
 // inputs: w, scales, biases, and an earlier matrix with the product that read it, where its memory is used again.
 class Dequantize : public mx::Primitive {
  public:
-  Dequantize(mx::Stream stream, std::vector<int> arguments) : Primitive(stream), arguments_(std::move(arguments)) {}
+  Dequantize(mx::Stream stream, GpuVariant variant, std::vector<int> arguments)
+      : Primitive(stream), variant_(std::move(variant)), arguments_(std::move(arguments)) {}
 
   void eval_cpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
     throw std::runtime_error("dequantize is an op of the GPU only");
@@ -394,12 +395,14 @@ class Dequantize : public mx::Primitive {
     for (int value : arguments_) arguments.add(value);
     constexpr unsigned kThreads = 256, kTimes = 4;
     const unsigned eights = unsigned(out.size() / 8), blocks = (eights + kThreads * kTimes - 1) / (kThreads * kTimes);
-    encoder.add_kernel_node_raw(kernels(stream().device)["dequantize"], dim3(blocks), dim3(kThreads), {}, 0, arguments.all());
+    encoder.add_kernel_node_raw(kernels(stream().device).function(variant_, "dequantize"), dim3(blocks), dim3(kThreads), {},
+                                0, arguments.all());
   }
   const char* name() const override { return "Dequantize"; }
   bool is_equivalent(const Primitive&) const override { return false; }
 
  private:
+  GpuVariant variant_;
   std::vector<int> arguments_;
 };
 
@@ -594,13 +597,17 @@ mx::array GpuScratch::dequantize(const mx::array& w, const mx::array& scales, co
     inputs.insert(inputs.end(), {*half.matrix, *half.product});
   else
     half.bytes = bytes;
-  const int kind = gpu_quantization(mode);
   auto op = std::make_shared<Dequantize>(
-      stream, std::vector<int>{int(bytes / int64_t(mx::size_of(dtype)) / 8), std::countr_zero(unsigned(group) / 8), bits,
-                               kind, kind == 0 ? gpu_dtype(scales.dtype()) : 0, gpu_dtype(dtype)});
+      stream, variant(mode, bits),
+      std::vector<int>{int(bytes / int64_t(mx::size_of(dtype)) / 8), std::countr_zero(unsigned(group) / 8),
+                       mode == "affine" ? gpu_dtype(scales.dtype()) : 0, gpu_dtype(dtype)});
   half.matrix = mx::array(std::move(shape), dtype, std::move(op), std::move(inputs));
   half.product.reset();
   return *half.matrix;
+}
+
+GpuVariant GpuScratch::variant(const std::string& mode, int bits) {
+  return text("-DDEQUANTIZE -DMODE=", gpu_quantization(mode), " -DBITS=", bits);
 }
 
 void GpuScratch::read_by(const mx::array& product) { halves_[turn_].product = product; }

@@ -113,6 +113,8 @@ class GpuScratch {
   // w packed [rows, width * bits / 32] -> [rows, width].
   mx::array dequantize(const mx::array& w, const mx::array& scales, const std::optional<mx::array>& biases,
                        const std::string& mode, int bits, int group, mx::Dtype dtype, mx::Stream stream);
+  // The kernel that this takes.
+  static GpuVariant variant(const std::string& mode, int bits);
   // Says what alone is computed of the matrix made last.
   void read_by(const mx::array& product);
 

@@ -2,15 +2,15 @@
 // a second. They take the place of MLX ops that MLX would compile at run time, at a second or two apiece, or that take
 // several of its ops. Element types are arguments: 0 f32, 1 f16, 2 bf16.
 //
-// What takes long to compile is compiled for the models that need it: with ATTENTION, TYPE and WIDTH, or with EXPERTS, TYPE,
-// MODE and BITS. Without these names it is all the rest.
+// What takes long to compile is compiled for the models that need it: with ATTENTION, TYPE and WIDTH, with EXPERTS, TYPE,
+// MODE and BITS, or with DEQUANTIZE, MODE and BITS. Without these names it is all the rest.
 
 typedef long long i64;
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 
-#if !defined(ATTENTION) && !defined(EXPERTS)
+#if !defined(ATTENTION) && !defined(EXPERTS) && !defined(DEQUANTIZE)
 #define BASE
 #endif
 
@@ -462,17 +462,17 @@ __device__ float group_scale(const void* scales, i64 at, int mode, int dtype) {
 }
 __device__ float element(u32 q, int mode) { return mode == 0 ? float(q) : mode == 2 ? from_e4m3(q) : from_e2m1(q); }
 
-#ifdef BASE
+#ifdef DEQUANTIZE
 
 __device__ u32 pair_of(float first, float second, int dtype) {
   return to_half(first, dtype) | u32(to_half(second, dtype)) << 16;
 }
 
-// Eight numbers at a time, and four times that by each thread.
-template <int bits>
-__device__ void dequantize_eights(const u8* w, const void* scales, const void* biases, void* out, i64 eights, int shift,
-                                  int mode, int scale_dtype, int dtype) {
-  constexpr int kTimes = 4;
+// w packed, scales and biases one a group of 8 << shift -> 8 * eights numbers: eight at a time, and four times that by each
+// thread.
+extern "C" __global__ void dequantize(const u8* w, const void* scales, const void* biases, void* out, int eights, int shift,
+                                      int scale_dtype, int dtype) {
+  constexpr int bits = BITS, mode = MODE, kTimes = 4;
   const i64 first = blockIdx.x * i64(blockDim.x) * kTimes + threadIdx.x;
   unsigned long long packed[kTimes];
   float scale[kTimes], bias[kTimes];
@@ -516,24 +516,13 @@ __device__ void dequantize_eights(const u8* w, const void* scales, const void* b
   }
 }
 
-// w packed, scales and biases one a group of 8 << shift -> 8 * eights numbers.
-extern "C" __global__ void dequantize(const u8* w, const void* scales, const void* biases, void* out, int eights, int shift,
-                                      int bits, int mode, int scale_dtype, int dtype) {
-  switch (bits) {
-    case 2: return dequantize_eights<2>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
-    case 3: return dequantize_eights<3>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
-    case 4: return dequantize_eights<4>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
-    case 5: return dequantize_eights<5>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
-    case 6: return dequantize_eights<6>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
-    case 8: return dequantize_eights<8>(w, scales, biases, out, eights, shift, mode, scale_dtype, dtype);
-  }
-}
-
 #endif
 
 // ---- Experts ---------------------------------------------------------------------------------------------------------
 
+#if defined(BASE) || defined(EXPERTS)
 constexpr int kPairs = 128;  // of a token and an expert, that a block works on at most
+#endif
 
 #ifdef BASE
 
@@ -784,7 +773,7 @@ __device__ void attend(const u16* q, const u16* keys, const u16* values, u16* ou
 }
 
 // WIDTH is that of a head.
-extern "C" __global__ void __launch_bounds__(32 * kWarps, WIDTH <= 128 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(32 * kWarps)
     attend_prompt(const u16* q, const u16* keys, const u16* values, u16* out, int rows, int heads, int kv_heads, int context,
                   int capacity, int window, float scale) {
   attend<TYPE, WIDTH, WIDTH <= 128 ? 64 : 32>(q, keys, values, out, rows, heads, kv_heads, context, capacity, window, scale);

@@ -42,6 +42,7 @@ mx::array GpuScratch::dequantize(const mx::array&, const mx::array&, const std::
                                  int, mx::Dtype, mx::Stream) {
   absent();
 }
+GpuVariant GpuScratch::variant(const std::string&, int) { absent(); }
 void GpuScratch::read_by(const mx::array&) { absent(); }
 int gpu_dtype(mx::Dtype) { absent(); }
 int gpu_quantization(const std::string&) { absent(); }
