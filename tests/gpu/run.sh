@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests and figures on an NVIDIA GPU, from the folder that pack.sh made; under ten minutes.
-# usage: FOLDER/list/run.sh LOGS [STEP...]     all steps, or those named (setup is made where it is missing)
+# usage: FOLDER/list/run.sh LOGS [STEP...]     all steps, or those named (setup is made where it is missing); LOGS.tar.gz holds all logs
 set -uo pipefail
 from=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd); parts=$(dirname "$from")
 logs=${1:?usage: run.sh LOGS [STEP...]}; shift; mkdir -p "$logs"; logs=$(cd "$logs" && pwd)
@@ -192,5 +192,6 @@ if wanted peer; then
     python3 "$from/peer.py" 0.6b 4b 8b 2048 128 5; show peer 4
 fi
 
+tar -C "$logs/.." -czf "$logs.tar.gz" "$(basename "$logs")"  # for machines that give few files back
 echo
 if [ ${#failed[@]} = 0 ]; then echo "All steps passed."; else echo "FAILED: ${failed[*]}"; exit 1; fi

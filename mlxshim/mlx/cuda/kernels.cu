@@ -1,4 +1,4 @@
-// The kernels of our own, in plain CUDA C++ without any header, so that NVRTC needs no folder of headers and a tenth of
+// The kernels of our own, in plain CUDA C++ without any header, so that NVRTC needs no folder of headers and about
 // a second. They take the place of MLX ops that MLX would compile at run time, at a second or two apiece, or that take
 // several of its ops. Element types are arguments: 0 f32, 1 f16, 2 bf16.
 //
