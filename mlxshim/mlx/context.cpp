@@ -29,7 +29,10 @@ MlxContext::MlxContext(mx::Device device, int64_t memory_limit)
     : device(device),
       stream(mx::default_stream(device)),
       memory_limit_(memory_limit),
-      watch_(on_gpu() ? gpu_watch(device) : nullptr) {}
+      watch_(on_gpu() ? gpu_watch(device) : nullptr),
+      pace_(on_gpu() ? gpu_pace(stream) : nullptr) {}
+
+MlxContext::~MlxContext() = default;
 
 void MlxContext::device_facts(mlxshim_device_info& info) {
   info.device = on_gpu() ? MLXSHIM_DEVICE_CUDA : MLXSHIM_DEVICE_CPU;
@@ -54,8 +57,8 @@ void MlxContext::memory(mlxshim_memory_info& info) {
   info.cached = int64_t(mx::get_cache_memory());
   info.host = 0;
   if (!on_gpu()) return;
-  const GpuMemory own = gpu_memory(device);
-  info.active += own.active;
+  const GpuUse own = gpu_use();
+  info.active += own.lasting + own.passing;
   info.peak += own.peak;
   for (const auto& set : weights_)
     if (auto held = set.lock()) info.host += held->host_bytes();
@@ -73,19 +76,24 @@ void MlxContext::trim() {
 
 void MlxContext::reserve(int64_t bytes) const {
   if (memory_limit_ == 0) return;
-  auto own = [&] { return on_gpu() ? gpu_memory(device).active : 0; };
-  auto in_use = [&] { return int64_t(mx::get_active_memory()) + own(); };
-  if (in_use() + bytes > memory_limit_) {
+  GpuUse own;
+  auto in_use = [&] {
+    if (on_gpu()) own = gpu_use();
+    return int64_t(mx::get_active_memory()) + own.lasting + own.passing;
+  };
+  int64_t used = in_use();
+  if (used + bytes > memory_limit_) {
     drain();  // what steps have taken for a while is given back
     mx::clear_cache();
+    if (on_gpu()) gpu_trim(device);
+    used = in_use();
   }
-  // Above this MLX waits for what is running before it begins more.
-  constexpr int64_t kLeast = int64_t(256) << 20;
-  mx::set_memory_limit(size_t(std::max(memory_limit_ - own() - bytes, kLeast)));
-  const int64_t used = in_use();
   if (used + bytes > memory_limit_)
     fail(MLXSHIM_ERR_MEMORY, "out of memory: ", bytes, " bytes more than the ", used, " in use exceed the limit of ",
          memory_limit_);
+  // Above this MLX gives back what it keeps for reuse, and waits for what is running before it begins more.
+  constexpr int64_t kLeast = int64_t(256) << 20;
+  mx::set_memory_limit(size_t(std::max(memory_limit_ - own.lasting - own.most_passing, kLeast)));
 }
 
 void MlxContext::drain() const { on_gpu() ? gpu_wait(stream) : mx::synchronize(stream); }

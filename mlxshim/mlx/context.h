@@ -6,12 +6,14 @@
 
 namespace mlxcel {
 
+class GpuPace;
 class GpuWatch;
 class MlxWeights;
 
 class MlxContext : public Context {
  public:
   MlxContext(mx::Device device, int64_t memory_limit);
+  ~MlxContext() override;
 
   bool on_gpu() const { return device == mx::Device::gpu; }
 
@@ -32,6 +34,8 @@ class MlxContext : public Context {
   void drain() const;
   // Throws MLXSHIM_ERR_MEMORY where so many bytes more would be above the limit.
   void reserve(int64_t bytes) const;
+  // On a GPU, what enqueues the work of steps in pieces; else null.
+  GpuPace* pace() const { return pace_.get(); }
 
   const mx::Device device;
   const mx::Stream stream;
@@ -40,6 +44,7 @@ class MlxContext : public Context {
   int64_t memory_limit_;
   std::vector<std::weak_ptr<MlxWeights>> weights_;
   std::shared_ptr<GpuWatch> watch_;  // null on the CPU
+  std::unique_ptr<GpuPace> pace_;
 };
 
 }  // namespace mlxcel

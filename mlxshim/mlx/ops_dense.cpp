@@ -1,4 +1,6 @@
 // Embedding, linear layers, normalization, rotation and what is computed element by element.
+#include <algorithm>
+
 #include "cpu_ops.h"
 #include "cuda/gpu.h"
 #include "status.h"
@@ -56,10 +58,19 @@ mx::array multiply_on_gpu(Step& step, const Op& op, const Quantization& q, const
     return mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, q.mode, s);
   };
   if (!takes_vector_kernel(q, width) || rows > kMostRowsInBlocks) {
-    auto dense = step.scratch.dequantize(w, scales, biases, q.mode, q.bits, q.group, given.dtype(), s);
-    auto y = mx::matmul(given, mx::transpose(dense, s), s);
-    step.scratch.read_by(y);
-    return y;
+    const int height = w.shape()[0], most = int(kMostMatrix / (width * int64_t(given.itemsize()))) / 64 * 64;
+    std::vector<mx::array> parts;
+    for (int first = 0; first < height; first += most) {
+      auto rows_of = [&](const mx::array& a) {
+        const int end = std::min(height, first + most);
+        return most >= height ? a : mx::slice(a, {first, 0}, {end, a.shape()[1]}, s);
+      };
+      auto dense = step.scratch.dequantize(rows_of(w), rows_of(scales), biases ? std::optional(rows_of(*biases)) : biases,
+                                           q.mode, q.bits, q.group, given.dtype(), s);
+      parts.push_back(mx::matmul(given, mx::transpose(dense, s), s));
+      step.scratch.read_by(parts.back());
+    }
+    return parts.size() == 1 ? parts[0] : mx::concatenate(std::move(parts), -1, s);
   }
   if (rows <= kMostRows) return by_vector(given);
   auto flat = mx::reshape(given, {rows, width}, s);

@@ -13,9 +13,7 @@ KvWrites plan_kv_writes(Step& step, int64_t layer) {
   KvWrites writes;
   for (int64_t s = 0; s < step.run.counts.sequences; s++) {
     const int64_t first = step.offsets()[s], rows = step.offsets()[s + 1] - first, end = step.contexts()[s];
-    Cache& cache = step.cache(step.slots()[s], layer);
-    if (cache.capacity < end) cache = step.grown(cache, layer, end - rows, end);
-    writes.caches.push_back(&cache);
+    writes.caches.push_back(&step.cache(step.slots()[s], layer));
     writes.spans.push_back({first, rows, end - rows});
   }
   return writes;
@@ -66,7 +64,7 @@ constexpr int32_t kFewQueries = 3;
 
 // How many bytes of scores a GPU holds at once where MLX attends: it has no fused attention for more than a few queries
 // without cuDNN.
-constexpr int64_t kMostScores = int64_t(512) << 20;
+constexpr int64_t kMostScores = int64_t(128) << 20;
 
 mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t context, int64_t window, float scale) {
   const int32_t rows = q.shape()[0], heads = q.shape()[1], width = q.shape()[2];
@@ -90,6 +88,8 @@ mx::array attend(Step& step, const mx::array& q, const Cache& cache, int64_t con
     const int32_t end = std::min(rows, first + most);
     auto some = mx::slice(q, {first, 0, 0}, {end, heads, width}, step.stream);
     parts.push_back(attend_at_once(step, some, cache, context - rows + end, window, scale));
+    step.add_bytes(int64_t(end - first) * heads * seen * 4);
+    step.enqueue_piece({parts.back()});
   }
   return mx::concatenate(std::move(parts), 0, step.stream);
 }

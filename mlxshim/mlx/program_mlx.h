@@ -21,14 +21,17 @@ class MlxProgram : public LoadedProgram {
 
   // Whether the op works on no rows at all in this run.
   bool is_idle(const Op& op, const RunArguments& run) const;
+  void find_last_reads();
   void build(Step& step) const;
 
-  const bool gpu_;
+  const MlxContext& context_;  // which outlives what is made from it
   const mx::Stream stream_;
   std::vector<mx::array> weights_;
   std::vector<Ready> ready_;           // by op
   std::vector<Fusion> fusions_;        // on a GPU
   std::vector<const Fusion*> fused_;   // by op, null: it is in none
+  std::vector<std::vector<int32_t>> last_read_;  // by op, the values that no later one reads
+  std::vector<int64_t> written_;       // layers of the state
 };
 
 class MlxValue : public Value {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/gpu.h"
 #include "dtype.h"
 
 namespace mlxcel {
@@ -35,13 +36,13 @@ void MlxState::reset(int64_t slot) {
   for (size_t layer = 0; layer < shape.layers.size(); layer++) cache(slot, int64_t(layer)) = Cache{};
 }
 
-Cache MlxState::grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens, int64_t& planned) const {
+Cache MlxState::grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens, Growth& growth) const {
   const auto& facts = shape.layers[size_t(layer)];
   Cache result;
   result.capacity =
       std::max(round_up(tokens), std::min(round_up(cache.capacity + cache.capacity / 4), round_up(shape.max_tokens)));
-  planned += result.capacity * facts.kv_heads * (facts.key_dim + facts.value_dim) * dtype_size(shape.dtype);
-  context_.reserve(planned);
+  growth.bytes += result.capacity * facts.kv_heads * (facts.key_dim + facts.value_dim) * dtype_size(shape.dtype);
+  context_.reserve(growth.bytes);
   const mx::Stream stream = context_.stream;
   auto resize = [&](const std::optional<mx::array>& old, int64_t dim) {
     auto zeros = [&](int64_t rows) {
@@ -53,24 +54,40 @@ Cache MlxState::grown(const Cache& cache, int64_t layer, int64_t keep, int64_t t
   };
   result.keys = resize(cache.keys, facts.key_dim);
   result.values = resize(cache.values, facts.value_dim);
+  growth.made.insert(growth.made.end(), {*result.keys, *result.values});
   return result;
+}
+
+void MlxState::enqueue(Growth& growth, int64_t least) const {
+  if (growth.bytes < least || growth.made.empty()) return;
+  context_.pace() ? context_.pace()->enqueue(std::move(growth.made)) : mx::async_eval(std::move(growth.made));
+  growth = {};
+}
+
+void MlxState::make_room(int64_t slot, int64_t keep, int64_t tokens, const std::vector<int64_t>& layers) {
+  Growth growth;
+  for (int64_t layer : layers) {
+    Cache& now = cache(slot, layer);
+    if (now.capacity >= tokens) continue;
+    now = grown(now, layer, keep, tokens, growth);
+    enqueue(growth, kPiece);
+  }
+  enqueue(growth, 0);
 }
 
 void MlxState::copy(int64_t from, int64_t to, int64_t tokens) {
   reset(to);
   if (tokens == 0) return;
   // A real copy, made now: the source will be written in place.
-  std::vector<mx::array> made;
+  Growth growth;
   std::vector<Cache> copies;
-  int64_t planned = 0;
   for (size_t layer = 0; layer < shape.layers.size(); layer++) {
     const Cache& source = cache(from, int64_t(layer));
     Cache empty{source.keys, source.values, 0};  // takes only the room that it needs
-    copies.push_back(grown(empty, int64_t(layer), tokens, tokens, planned));
-    made.push_back(*copies.back().keys);
-    made.push_back(*copies.back().values);
+    copies.push_back(grown(empty, int64_t(layer), tokens, tokens, growth));
+    enqueue(growth, kPiece);
   }
-  mx::async_eval(made);
+  enqueue(growth, 0);
   for (size_t layer = 0; layer < copies.size(); layer++) cache(to, int64_t(layer)) = std::move(copies[layer]);
 }
 

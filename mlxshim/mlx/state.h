@@ -8,6 +8,9 @@
 
 namespace mlxcel {
 
+// How many bytes of new arrays a GPU is given at a time, at least.
+constexpr int64_t kPiece = int64_t(128) << 20;
+
 struct Cache {
   std::optional<mx::array> keys, values;  // none: nothing written yet
   int64_t capacity = 0;
@@ -23,13 +26,24 @@ class MlxState : public State {
 
   // The cache of a slot and layer, as the runs so far leave it.
   Cache& cache(int64_t slot, int64_t layer) { return caches_[size_t(slot) * shape.layers.size() + size_t(layer)]; }
-  // Lazily, a cache with room for `tokens` tokens that holds the first `keep` of this one. What it will take is added to
-  // `planned`, the bytes of arrays that are not made yet; throws MLXSHIM_ERR_MEMORY where there is no room for these.
-  Cache grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens, int64_t& planned) const;
+  // Makes room for `tokens` tokens in layers of a slot, which keep their first `keep`. Layers are enqueued one after the
+  // other, so that little more than one of them is held twice. Throws MLXSHIM_ERR_MEMORY where there is no room; then, as
+  // always, the layers hold what they held.
+  void make_room(int64_t slot, int64_t keep, int64_t tokens, const std::vector<int64_t>& layers);
 
   mx::array last_tokens;  // i32 [max_sequences]
 
  private:
+  // Caches that were not enqueued yet.
+  struct Growth {
+    std::vector<mx::array> made;
+    int64_t bytes = 0;
+  };
+  // A cache with room for `tokens` tokens that holds the first `keep` of this one.
+  Cache grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens, Growth& growth) const;
+  // Where it has so many bytes.
+  void enqueue(Growth& growth, int64_t least) const;
+
   const MlxContext& context_;  // which outlives what is made from it
   std::vector<Cache> caches_;
 };

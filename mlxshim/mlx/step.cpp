@@ -22,6 +22,7 @@ void Step::set(const Op& op, mx::array made, size_t i) {
   // MLX's indices are u32, the ABI's i32: below 2^31 they have the same bits.
   mx::Dtype want = to_mlx(type.dtype);
   if (made.dtype() != want && !(want == mx::int32 && made.dtype() == mx::uint32)) made = mx::astype(made, want, stream);
+  bytes_ += int64_t(made.nbytes());
   values_[size_t(op.first_output) + i] = std::move(made);
 }
 
@@ -48,15 +49,29 @@ mx::array Step::window_mask(int64_t rows, int64_t columns, int64_t window) {
       .first->second;
 }
 
-std::vector<mx::array> Step::touched() const {
-  std::vector<mx::array> all;
+void Step::add_touched(std::vector<mx::array>& roots) const {
   for (const auto& [key, cache] : caches_)
-    if (cache.keys) {
-      all.push_back(*cache.keys);
-      all.push_back(*cache.values);
-    }
-  if (last_tokens_) all.push_back(*last_tokens_);
-  return all;
+    if (cache.keys) roots.insert(roots.end(), {*cache.keys, *cache.values});
+  if (last_tokens_) roots.push_back(*last_tokens_);
+}
+
+void Step::enqueue_piece(std::vector<mx::array> more) {
+  if (!pace_ || bytes_ < kPiece) return;
+  std::vector<mx::array> roots = std::move(more);
+  for (const auto& value : values_)
+    if (value) roots.push_back(*value);
+  add_touched(roots);
+  std::erase_if(roots, [](const mx::array& a) { return a.status() != mx::array::Status::unscheduled; });
+  pace_->enqueue(std::move(roots));
+  bytes_ = 0;
+  in_pieces_ = true;
+}
+
+void Step::enqueue_rest(std::vector<mx::array> outputs) {
+  add_touched(outputs);
+  values_.clear();
+  // A step that is small may wait behind others, so that the GPU always has work.
+  in_pieces_ ? pace_->enqueue(std::move(outputs)) : mx::async_eval(std::move(outputs));
 }
 
 void Step::commit() {

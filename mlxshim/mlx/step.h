@@ -25,9 +25,10 @@ struct SortedPairs {
 
 class Step {
  public:
+  // The pace is null where the step is to be enqueued whole.
   Step(const Program& program, const std::vector<mx::array>& weights, MlxState* state, const RunArguments& run,
-       mx::Stream stream)
-      : program(program), run(run), stream(stream), state_(state), weights_(weights), values_(program.types.size()) {}
+       mx::Stream stream, GpuPace* pace)
+      : program(program), run(run), stream(stream), state_(state), pace_(pace), weights_(weights), values_(program.types.size()) {}
 
   // A value that is made already; inputs are copied from the host when they are first asked for.
   mx::array value(int32_t v);
@@ -42,9 +43,6 @@ class Step {
 
   // The cache of a slot and layer as this run leaves it so far.
   Cache& cache(int64_t slot, int64_t layer);
-  Cache grown(const Cache& cache, int64_t layer, int64_t keep, int64_t tokens) {
-    return state_->grown(cache, layer, keep, tokens, planned_);
-  }
   int64_t window(int64_t layer) const { return state_->shape.layers[size_t(layer)].window; }
   mx::array& last_tokens();
   // Of the run's batch.
@@ -55,10 +53,14 @@ class Step {
   // A bool mask [rows, columns] for queries at the end of the columns, each of which sees `window` columns.
   mx::array window_mask(int64_t rows, int64_t columns, int64_t window);
 
-  // The arrays that hold what the run changes of the state.
-  std::vector<mx::array> touched() const;
-  // Lets go of all intermediate values, so that MLX may reuse their memory.
-  void drop_values() { values_.clear(); }
+  // Lets go of a value that no later op reads, so that its memory can be used again.
+  void drop(int32_t v) { values_[size_t(v)].reset(); }
+  // Notes the bytes of arrays that are no values.
+  void add_bytes(int64_t bytes) { bytes_ += bytes; }
+  // Where enough was made since the last time, enqueues all that exists by now and these.
+  void enqueue_piece(std::vector<mx::array> more = {});
+  // Enqueues the rest: the outputs, and what the run changes of the state.
+  void enqueue_rest(std::vector<mx::array> outputs);
   // Makes the changes the state's own.
   void commit();
 
@@ -73,8 +75,12 @@ class Step {
   const mx::Stream stream;
 
  private:
+  void add_touched(std::vector<mx::array>& roots) const;
+
   MlxState* state_;
-  int64_t planned_ = 0;  // bytes of caches that grow in this run
+  GpuPace* pace_;
+  int64_t bytes_ = 0;       // of new arrays, since the last piece
+  bool in_pieces_ = false;  // whether there was one
   const std::vector<mx::array>& weights_;
   std::vector<std::optional<mx::array>> values_;
   std::map<std::pair<int64_t, int64_t>, Cache> caches_;  // touched ones, by slot and layer
@@ -114,7 +120,7 @@ Prepared prepare_expert_linear(const Program&, const Op&, const std::vector<mx::
 void run_route(Step&, const Op&, const Prepared&);
 void run_combine(Step&, const Op&, const Prepared&);
 
-// What a step writes into the caches of a layer, which grow where they must.
+// What a step writes into the caches of a layer.
 struct KvWrites {
   std::vector<Cache*> caches;
   std::vector<KvSpan> spans;

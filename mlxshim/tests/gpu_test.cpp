@@ -145,6 +145,65 @@ TEST(matrices_that_take_each_other_s_place) {
   }
 }
 
+TEST(a_matrix_in_parts) {
+  // Larger than what is dequantized at once, 256 MB.
+  if (left_out()) return;
+  Random random(23);
+  const Format format{MLXSHIM_QUANT_AFFINE, 4, 64};
+  const int64_t rows = 17, k = 1024, n = 65536 + 4099;
+  Session session;
+  Builder b;
+  b.max_tokens = rows;
+  auto q = random_quantized(random, format, n, k);
+  std::vector<int64_t> in{b.input({F32, TOKENS, {rows, k}})};
+  for (int64_t v : add_quantized(session, b, format, q, {n, k}, kFull)) in.push_back(v);
+  b.output(b.op(MLXSHIM_OP_LINEAR, in, {format.mode, format.bits, format.group}, {{F32, TOKENS, {rows, n}}}));
+  auto x = random.normals(rows * k);
+  auto got = run<float>(session.load(b), {rows, 0, 1}, {x.data()}, rows * n);
+  std::vector<float> some;
+  std::vector<double> want, allowed;
+  for (int64_t t = 0; t < 4000; t++) {
+    const int64_t r = random.below(rows), j = t % 2 ? random.below(n) : 65536 - 100 + random.below(200);
+    double sum = 0;
+    for (int64_t i = 0; i < k; i++) sum += double(x[size_t(r * k + i)]) * q.values[size_t(j * k + i)];
+    some.push_back(got[size_t(r * n + j)]);
+    want.push_back(sum);
+    allowed.push_back(slack(&x[size_t(r * k)], &q.values[size_t(j * k)], k, sum, kFull.unit()));
+  }
+  CHECK_PRODUCT(some, want, 0, "products", allowed);
+}
+
+TEST(a_step_in_pieces) {
+  // Values of 32 MB, one made of the other: the GPU has two pieces of 128 MB at a time.
+  if (left_out()) return;
+  Random random(24);
+  Session session;
+  Builder b;
+  const int64_t rows = 1000, width = 8192, ops = 50, bytes = rows * width * 4;
+  b.max_tokens = rows;
+  const Type type{F32, TOKENS, {rows, width}};
+  const int64_t gate = b.input(type);
+  int64_t value = b.input(type);
+  for (int64_t i = 0; i < ops; i++) value = b.op(MLXSHIM_OP_SWIGLU, {gate, value}, {}, {type});
+  b.output(value);
+  std::vector<float> g(size_t(rows * width), 1.2784645f);  // silu(1.2784645) = 1
+  auto x = random.normals(rows * width);
+  const int64_t program = session.load(b);
+  for (int round = 0; round < 3; round++) {
+    mlxshim_memory_info before{sizeof before, 0, 0, 0, 0}, after = before;
+    OK(mlxshim_memory_reset_peak(session.context));
+    OK(mlxshim_memory(session.context, &before));
+    auto got = run<float>(program, {rows, 0, 1}, {g.data(), x.data()}, rows * width);
+    OK(mlxshim_memory(session.context, &after));
+    std::vector<double> want(x.begin(), x.end());
+    CHECK_CLOSE(got, want, 1e-4, "values");
+    // Two pieces and one that is just done, of which the last value may stand out, and the inputs.
+    const int64_t allowed = 3 * ((int64_t(128) << 20) + bytes) + 2 * bytes, taken = after.peak - before.active;
+    report(taken <= allowed, __FILE__, __LINE__,
+           "a step takes " + std::to_string(taken) + " bytes, more than " + std::to_string(allowed));
+  }
+}
+
 TEST(experts_of_prompts) {
   if (left_out()) return;
   Random random(22);

@@ -154,7 +154,7 @@ func pageBytes(s bindings.StateParams) int64 {
 // pages is how many pages the cache has: as many as were asked for, or as all that may run at once could need, if they
 // fit in half of the memory that is free and in the limit on a GPU's, if there is one. Where the longest sequence would
 // need more, it is made shorter, unless it was asked for.
-func (l *loop) pages(o Options, bytes, limit int64) (int, error) {
+func (l *loop) pages(o Options, bytes, room int64) (int, error) {
 	longest := pagesFor(l.facts.MaxTokens)
 	most := l.most * longest
 	if o.CacheTokens > 0 {
@@ -163,8 +163,8 @@ func (l *loop) pages(o Options, bytes, limit int64) (int, error) {
 		return 0, err
 	} else if facts.FreeMemory > 0 && bytes > 0 {
 		most = min(most, max(int(facts.FreeMemory/2/bytes), 1))
-		if limit > 0 {
-			most = min(most, max(int(cacheRoom(limit, l.weights.bytes)/bytes), 1))
+		if room > 0 { // a cache has room for a quarter more tokens than it holds, at most
+			most = min(most, max(int(room*4/5/bytes), 1))
 		}
 	}
 	switch {

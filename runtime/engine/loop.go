@@ -114,18 +114,23 @@ func newLoop(library *bindings.Library, model *models.Model, checkpoint *weights
 	if err != nil {
 		return nil, err
 	}
+	n := needOf(whole, l.activation)
+	var step work
 	if limit > 0 {
-		n := needOf(whole, l.activation)
-		if l.facts.MaxTokens, err = n.fit(limit, l.facts.Device.FreeMemory, l.facts.MaxTokens, o.MaxTokens > 0); err != nil {
+		if n.steps, err = l.steps(o.Chunk == 0); err != nil {
 			return nil, err
 		}
+		if l.facts.MaxTokens, step, err = n.fit(limit, l.facts.Device.FreeMemory, l.facts.MaxTokens, o.MaxTokens > 0); err != nil {
+			return nil, err
+		}
+		l.chunk = step.chunk
 	}
 	if l.weights, err = loadWeights(l.context, whole, checkpoint, o.Progress); err != nil {
 		return nil, err
 	}
 	slots := l.most + endedSlots + 1
 	params := stateParams(whole, l.activation, slots, l.facts.MaxTokens)
-	pages, err := l.pages(o, pageBytes(params), limit)
+	pages, err := l.pages(o, pageBytes(params), n.cacheRoom(limit, step))
 	if err != nil {
 		return nil, err
 	}

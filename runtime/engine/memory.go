@@ -6,6 +6,7 @@ import (
 
 	"mlxcel/bindings"
 	"mlxcel/runtime/program"
+	"mlxcel/runtime/sample"
 	"mlxcel/runtime/weights"
 )
 
@@ -14,8 +15,32 @@ import (
 // DefaultGPUMemory is the share of a GPU's free memory that a model takes at most, unless told otherwise.
 const DefaultGPUMemory = 0.9
 
-// workspace is what is left for the temporaries of a step: dequantized matrices, attention scores, logits.
-const workspace = 2 << 30
+// How much mlxshim takes of a GPU at a time: it enqueues a step in pieces (kPiece in mlx/state.h), dequantizes two matrices
+// of a limited size (kMostMatrix in mlx/cuda/gpu.h), and keeps some memory for the next step (kMostKept in gpu.cpp).
+const (
+	pieceBytes  = 128 << 20 // of new values, after which a piece ends
+	pieces      = 3         // two that the GPU has, and one that it has just done
+	matrixBytes = 256 << 20
+	keptBytes   = 256 << 20
+	vectorRows  = 14 // a product with so few rows dequantizes nothing (kMostRowsInBlocks in mlx/ops_dense.cpp)
+)
+
+// workspace is the most that the temporaries of a run of the program take, of as many tokens as it is recorded for.
+func workspace(p *program.Program, activation bindings.DType) int64 {
+	var largest, matrix int64
+	for _, op := range p.Ops {
+		var made int64
+		for _, v := range op.Outputs {
+			made += int64(v.Type.Elements() * v.Type.DType.Size())
+		}
+		largest = max(largest, made)
+		m, ok := op.Matrix()
+		if ok && op.Code == bindings.OpLinear && m.Quant.Mode != bindings.QuantNone && op.Outputs[0].Type.Shape[0] > vectorRows {
+			matrix = max(matrix, min(int64(m.Elements()*activation.Size()), matrixBytes))
+		}
+	}
+	return pieces*(pieceBytes+largest) + 2*matrix + keptBytes
+}
 
 // openContext opens the device, on a GPU with the share of its free memory as the limit.
 func openContext(library *bindings.Library, o Options) (*bindings.Context, bindings.DeviceFacts, int64, error) {
@@ -49,19 +74,29 @@ func openContext(library *bindings.Library, o Options) (*bindings.Context, bindi
 	}
 }
 
-// cacheRoom is how many bytes of keys and values there is room for within a limit, beside the weights. A cache that grows
-// holds the old one and the new one for a while, 1.8 times its final size in all.
-func cacheRoom(limit, weights int64) int64 { return max(limit-workspace-weights, 0) * 5 / 9 }
-
 // need is what a model takes of a device.
 type need struct {
-	weights  int64 // bytes
-	elements int64 // of the weights, as numbers
-	perToken int64 // bytes of keys and values
+	weights  int64  // bytes
+	elements int64  // of the weights, as numbers
+	perToken int64  // bytes of keys and values
+	layers   int64  // that they are of
+	steps    []work // the sizes of steps to choose from, from the fastest to the smallest
+}
+
+// work is what a step takes beside weights and cache.
+type work struct {
+	chunk     int // prompt tokens
+	workspace int64
+}
+
+// cacheRoom is how many bytes of keys and values there is room for within a limit, beside weights and a step. A layer that
+// grows is held twice for a while, and in two layers at a time.
+func (n need) cacheRoom(limit int64, w work) int64 {
+	return max(limit-n.weights-w.workspace, 0) * n.layers / (n.layers + 2)
 }
 
 func needOf(p *program.Program, activation bindings.DType) need {
-	var n need
+	n := need{layers: int64(max(len(p.Layers), 1))}
 	packed := map[*program.Value]bool{}
 	for _, v := range p.Weights {
 		n.weights += int64(v.Type.Elements() * v.Weight.Resident.Size())
@@ -80,40 +115,71 @@ func needOf(p *program.Program, activation bindings.DType) need {
 	return n
 }
 
-// fit returns how long a sequence may become within the limit: `wanted` tokens, or, where these were not asked for, as
-// many as there is room for. A cache that grows holds the old one and the new one for a while, 1.8 times its final size
-// in all.
-func (n need) fit(limit, free int64, wanted int, asked bool) (int, error) {
-	tokens := int(cacheRoom(limit, n.weights) / max(n.perToken, 1))
-	if tokens >= wanted {
-		return wanted, nil
+// steps are the sizes of steps that the model may be computed in, where there is a choice also ones that take less memory.
+func (l *loop) steps(choice bool) ([]work, error) {
+	const leastChunk = 256
+	var all []work
+	for chunk := l.chunk; ; chunk /= 2 {
+		limits := program.Limits{Tokens: chunk + l.most, Rows: l.most, Sequences: l.most}
+		p, err := l.model.Record(l.activation, limits, sample.Features{}.Tail())
+		if err != nil {
+			return nil, err
+		}
+		w := work{chunk, workspace(p, l.activation)}
+		if last := len(all) - 1; last >= 0 && w.workspace >= all[last].workspace {
+			return all, nil
+		}
+		all = append(all, w)
+		if !choice || chunk/2 < leastChunk {
+			return all, nil
+		}
 	}
-	const least = 1024
-	if !asked && tokens >= least {
-		return tokens, nil
+}
+
+// leastContext is the shortest context that a model gets where none was asked for, and goodContext one for whose sake steps
+// are made smaller.
+const leastContext, goodContext = 1024, 8192
+
+// fit returns how long a sequence may become within the limit: `wanted` tokens, or, where these were not asked for, as
+// many as there is room for; and the steps to compute it in.
+func (n need) fit(limit, free int64, wanted int, asked bool) (int, work, error) {
+	good := wanted
+	if !asked {
+		good = min(wanted, goodContext)
+	}
+	var tokens int
+	var step work
+	for _, step = range n.steps {
+		if tokens = int(n.cacheRoom(limit, step) / max(n.perToken, 1)); tokens >= good {
+			return min(tokens, wanted), step, nil
+		}
+	}
+	if !asked && tokens >= leastContext {
+		return tokens, step, nil
 	}
 	if !asked {
-		wanted = least
+		wanted = leastContext
 	}
 	var remedies []string
-	if tokens >= least {
+	if tokens >= leastContext {
 		remedies = append(remedies, fmt.Sprintf("a context of %d tokens (--context)", tokens))
 	}
-	if bits := n.bits(limit, wanted); bits > 0 {
+	if bits := n.bits(limit, wanted, step); bits > 0 {
 		remedies = append(remedies, fmt.Sprintf("the model in %d bits", bits))
 	}
 	remedies = append(remedies, "--device cpu")
-	return 0, fmt.Errorf("%w: it needs %s for weights, %s for %d tokens of context and %s to compute with, and of the %s that are free on the GPU it may take %s (--gpu-memory); what would work is %s",
-		ErrNoRoom, gigabytes(n.weights), gigabytes(int64(wanted)*n.perToken*9/5), wanted, gigabytes(workspace),
+	return 0, step, fmt.Errorf("%w: it needs %s for weights, %s for %d tokens of context and %s to compute with, and of the %s that are free on the GPU it may take %s (--gpu-memory); what would work is %s",
+		ErrNoRoom, gigabytes(n.weights), gigabytes(int64(wanted)*n.perToken), wanted, gigabytes(step.workspace),
 		gigabytes(free), gigabytes(limit), strings.Join(remedies, ", or "))
 }
 
 // bits is the widest quantization with which the model and its context would fit, 0 if none.
-func (n need) bits(limit int64, tokens int) int {
+func (n need) bits(limit int64, tokens int, step work) int {
 	for _, bits := range []int{8, 6, 4, 3} {
 		// A scale and a bias of 16 bits for 64 numbers are half a bit for each.
-		weights := n.elements * int64(2*bits+1) / 16
-		if weights < n.weights && weights+workspace+int64(tokens)*n.perToken*9/5 <= limit {
+		less := n
+		less.weights = n.elements * int64(2*bits+1) / 16
+		if less.weights < n.weights && int64(tokens)*n.perToken <= less.cacheRoom(limit, step) {
 			return bits
 		}
 	}

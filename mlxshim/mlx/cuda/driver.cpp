@@ -91,6 +91,10 @@ const Driver& driver() {
     look_up(d.make_stream, library, kDriver, "cuStreamCreate");
     look_up(d.wait_for_stream, library, kDriver, "cuStreamSynchronize");
     look_up(d.query_stream, library, kDriver, "cuStreamQuery");
+    look_up(d.make_event, library, kDriver, "cuEventCreate");
+    look_up(d.record_event, library, kDriver, "cuEventRecord");
+    look_up(d.wait_for_event, library, kDriver, "cuEventSynchronize");
+    look_up(d.destroy_event, library, kDriver, "cuEventDestroy_v2");
     look_up(d.exchange_capture_mode, library, kDriver, "cuThreadExchangeStreamCaptureMode");
     look_up(d.copy_to_device, library, kDriver, "cuMemcpyHtoDAsync_v2");
     look_up(d.copy_to_host, library, kDriver, "cuMemcpyDtoHAsync_v2");

@@ -21,6 +21,10 @@ struct Driver {
   CUresult (*make_stream)(CUstream*, unsigned);
   CUresult (*wait_for_stream)(CUstream);
   CUresult (*query_stream)(CUstream);
+  CUresult (*make_event)(CUevent*, unsigned);
+  CUresult (*record_event)(CUevent, CUstream);
+  CUresult (*wait_for_event)(CUevent);
+  CUresult (*destroy_event)(CUevent);
   CUresult (*exchange_capture_mode)(CUstreamCaptureMode*);
   CUresult (*copy_to_device)(CUdeviceptr, const void*, size_t, CUstream);
   CUresult (*copy_to_host)(void*, CUdeviceptr, size_t, CUstream);

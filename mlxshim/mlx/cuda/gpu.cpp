@@ -15,6 +15,7 @@
 #include <mutex>
 #include <random>
 #include <string_view>
+#include <utility>
 
 #include "driver.h"
 #include "status.h"
@@ -136,7 +137,12 @@ Kernels& kernels(mx::Device device) {
 
 // ---- Device memory --------------------------------------------------------------------------------------------------
 
-std::atomic<int64_t> active{0}, peak{0};
+std::atomic<int64_t> lasting{0}, passing{0}, peak{0};
+std::atomic<int64_t> largest_matrix{0};  // that was dequantized
+
+// What is kept for the next step at most, and the largest piece of it: asking the driver for more costs little beside what
+// is done with so much.
+constexpr int64_t kMostKept = int64_t(256) << 20, kLargestKept = kMostKept / 4;
 
 // What steps take and give back over and over: asking the driver every time would cost as much as a small kernel. MLX holds
 // what a kernel uses until the kernel is done, so memory that comes back is free at once.
@@ -149,15 +155,15 @@ class Pool {
     if (it == free_.end() || it->second.empty()) return 0;
     CUdeviceptr at = it->second.back();
     it->second.pop_back();
-    held_ -= size;
+    held_ -= int64_t(size);
     return at;
   }
-  // False where it has enough.
+  // False where there is enough.
   bool keep(CUdeviceptr at, size_t size) {
     std::lock_guard lock(mutex_);
-    if (held_ + size > kMost) return false;
+    if (int64_t(size) > kLargestKept || held_ + int64_t(size) > kMostKept) return false;
     free_[size].push_back(at);
-    held_ += size;
+    held_ += int64_t(size);
     return true;
   }
   void clear(CUstream stream) {
@@ -165,14 +171,13 @@ class Pool {
     for (auto& [size, all] : free_)
       for (CUdeviceptr at : all) driver().release(at, stream);
     free_.clear();
-    held_ = 0;
+    passing -= std::exchange(held_, 0);
   }
 
  private:
-  static constexpr size_t kMost = size_t(512) << 20;
   std::mutex mutex_;
   std::map<size_t, std::vector<CUdeviceptr>> free_;
-  size_t held_ = 0;
+  int64_t held_ = 0;
 };
 
 Pool& pool(mx::Device device) {
@@ -205,8 +210,9 @@ mx::allocator::Data device_memory(size_t bytes, mx::Stream stream, bool pooled =
       result = take();
     }
     check_driver(result, text("allocating ", int64_t(size), " bytes on the GPU").c_str());
+    (pooled ? passing : lasting) += int64_t(size);
   }
-  int64_t now = active += int64_t(size), before = peak;
+  int64_t now = lasting + passing, before = peak;
   while (now > before && !peak.compare_exchange_weak(before, now)) {
   }
   auto* buffer = new mx::cu::CudaBuffer{reinterpret_cast<void*>(at), size, stream.device.index};
@@ -217,8 +223,8 @@ mx::allocator::Data device_memory(size_t bytes, mx::Stream stream, bool pooled =
       CUcontext current = nullptr;
       if (driver().current(&current) == CUDA_SUCCESS && !current) driver().set_current(context);
       driver().release(at, queue);  // a failure means that the device is lost, which whoever waits for a result is told
+      (pooled ? passing : lasting) -= int64_t(buffer->size);
     }
-    active -= int64_t(buffer->size);
     delete buffer;
   };
   return mx::allocator::Data(mx::allocator::Buffer(buffer), give_back);
@@ -433,10 +439,12 @@ GpuMemory gpu_memory(mx::Device device) {
   mx::cu::device(device).make_current();
   size_t free = 0, total = 0;
   check_driver(driver().memory_info(&free, &total), "asking for the GPU's memory");
-  return {int64_t(free), int64_t(total), active, peak};
+  return {int64_t(free), int64_t(total)};
 }
 
-void gpu_reset_peak() { peak = active.load(); }
+GpuUse gpu_use() { return {lasting, passing, peak, kMostKept + 2 * largest_matrix}; }
+
+void gpu_reset_peak() { peak = lasting + passing; }
 
 void gpu_trim(mx::Device device) { pool(device).clear(kernels(device).copies()); }
 
@@ -446,6 +454,37 @@ void gpu_wait(mx::Stream stream) {
                "waiting for the GPU");
   mx::synchronize(stream);
 }
+
+namespace {
+
+class Pace : public GpuPace {
+ public:
+  explicit Pace(mx::Stream stream) : stream_(stream) {
+    mx::cu::device(stream.device).make_current();
+    for (CUevent& done : done_) check_driver(driver().make_event(&done, CU_EVENT_DISABLE_TIMING), "making an event");
+  }
+  ~Pace() override {
+    for (CUevent done : done_) driver().destroy_event(done);
+  }
+  void enqueue(std::vector<mx::array> roots) override {
+    mx::cu::device(stream_.device).make_current();
+    CUevent done = done_[turn_];  // with the piece before the last; a new event waits for nothing
+    check_driver(driver().wait_for_event(done), "waiting for the GPU");
+    mx::async_eval(std::move(roots));
+    check_driver(driver().record_event(done, static_cast<cudaStream_t>(mx::cu::get_command_encoder(stream_).stream())),
+                 "marking the GPU's work");
+    turn_ = 1 - turn_;
+  }
+
+ private:
+  const mx::Stream stream_;
+  std::array<CUevent, 2> done_{};
+  int turn_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuPace> gpu_pace(mx::Stream stream) { return std::make_unique<Pace>(stream); }
 
 std::string gpu_fault(mx::Device device) {
   Kernels& own = kernels(device);
@@ -592,6 +631,7 @@ mx::array GpuScratch::dequantize(const mx::array& w, const mx::array& scales, co
   shape.back() = int(int64_t(shape.back()) * 32 / bits);
   int64_t bytes = int64_t(mx::size_of(dtype));
   for (auto dim : shape) bytes *= dim;
+  largest_matrix = std::max(largest_matrix.load(), bytes);
   std::vector<mx::array> inputs{w, scales, biases ? *biases : scales};
   if (half.product && bytes <= half.bytes)
     inputs.insert(inputs.end(), {*half.matrix, *half.product});

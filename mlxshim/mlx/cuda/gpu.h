@@ -19,10 +19,18 @@ namespace mlxcel {
 void gpu_open(mx::Device device);
 
 struct GpuMemory {
-  int64_t free = 0, total = 0;            // of the device, for all its users
-  int64_t active = 0, peak = 0;  // taken by us beside MLX's own arrays
+  int64_t free = 0, total = 0;  // of the device, for all its users
 };
 GpuMemory gpu_memory(mx::Device device);
+
+// What of a GPU's memory is taken by us beside MLX's own arrays.
+struct GpuUse {
+  int64_t lasting = 0;  // weights
+  int64_t passing = 0;  // by steps, or kept for the next one
+  int64_t peak = 0;     // of both
+  int64_t most_passing = 0;  // what is to be expected
+};
+GpuUse gpu_use();
 void gpu_reset_peak();
 // Gives back what is kept for reuse.
 void gpu_trim(mx::Device device);
@@ -30,6 +38,15 @@ void gpu_trim(mx::Device device);
 // Waits for all that was enqueued on a stream. Before MLX waits, which sees no errors and may then wait for ever, the
 // driver does.
 void gpu_wait(mx::Stream stream);
+
+// Enqueues work in pieces, of which the GPU has no more than two at a time: what a piece took is free for the next but
+// one. Belongs to one stream.
+class GpuPace {
+ public:
+  virtual ~GpuPace() = default;
+  virtual void enqueue(std::vector<mx::array> roots) = 0;
+};
+std::unique_ptr<GpuPace> gpu_pace(mx::Stream stream);
 
 // The driver's word for what is wrong with the GPU for good; empty where it works.
 std::string gpu_fault(mx::Device device);
@@ -103,6 +120,9 @@ mx::array gpu_call(GpuLaunch launch, std::vector<mx::array> inputs, mx::Shape sh
 
 // Rows of x [rows, ..], whatever their type, by indices i32 of any shape.
 mx::array gpu_take(const mx::array& x, const mx::array& indices, mx::Stream stream);
+
+// What a matrix may take where it is dequantized; a larger one is in parts.
+constexpr int64_t kMostMatrix = int64_t(256) << 20;
 
 // Where a step's matrices are dequantized, two by turns: then one is made while a product reads the other, and a step
 // takes little memory, most of which stays in the GPU's cache. Whatever reads a matrix must be done before the next but

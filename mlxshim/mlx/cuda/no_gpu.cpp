@@ -12,9 +12,11 @@ namespace {
 
 void gpu_open(mx::Device) { absent(); }
 GpuMemory gpu_memory(mx::Device) { absent(); }
+GpuUse gpu_use() { absent(); }
 void gpu_reset_peak() { absent(); }
 void gpu_trim(mx::Device) { absent(); }
 void gpu_wait(mx::Stream) { absent(); }
+std::unique_ptr<GpuPace> gpu_pace(mx::Stream) { absent(); }
 std::string gpu_fault(mx::Device) { absent(); }
 std::shared_ptr<GpuWatch> gpu_watch(mx::Device) { absent(); }
 mx::array gpu_empty(mx::Shape, mx::Dtype, mx::Stream) { absent(); }
