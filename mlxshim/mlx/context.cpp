@@ -74,26 +74,32 @@ void MlxContext::trim() {
   if (on_gpu()) gpu_trim(device);
 }
 
+int64_t MlxContext::in_use() const {
+  const GpuUse own = on_gpu() ? gpu_use() : GpuUse{};
+  return int64_t(mx::get_active_memory()) + own.lasting + own.passing;
+}
+
 void MlxContext::reserve(int64_t bytes) const {
   if (memory_limit_ == 0) return;
-  GpuUse own;
-  auto in_use = [&] {
-    if (on_gpu()) own = gpu_use();
-    return int64_t(mx::get_active_memory()) + own.lasting + own.passing;
-  };
-  int64_t used = in_use();
-  if (used + bytes > memory_limit_) {
+  if (in_use() + bytes > memory_limit_) {
     drain();  // what steps have taken for a while is given back
     mx::clear_cache();
     if (on_gpu()) gpu_trim(device);
-    used = in_use();
   }
-  if (used + bytes > memory_limit_)
+  if (const int64_t used = in_use(); used + bytes > memory_limit_)
     fail(MLXSHIM_ERR_MEMORY, "out of memory: ", bytes, " bytes more than the ", used, " in use exceed the limit of ",
          memory_limit_);
   // Above this MLX gives back what it keeps for reuse, and waits for what is running before it begins more.
   constexpr int64_t kLeast = int64_t(256) << 20;
+  const GpuUse own = on_gpu() ? gpu_use() : GpuUse{};
   mx::set_memory_limit(size_t(std::max(memory_limit_ - own.lasting - own.most_passing, kLeast)));
+}
+
+int64_t MlxContext::piece() const {
+  // What is left when a step has all that it may need beside its pieces, of which there are three or four.
+  constexpr int64_t kRest = int64_t(2) << 30, kMost = int64_t(512) << 20;
+  const int64_t room = memory_limit_ > 0 ? memory_limit_ - in_use() - kRest : kMost * 4;
+  return std::min(kLeastPiece + std::max<int64_t>(room, 0) / 4, kMost);
 }
 
 void MlxContext::drain() const { on_gpu() ? gpu_wait(stream) : mx::synchronize(stream); }

@@ -6,6 +6,9 @@
 
 namespace mlxcel {
 
+// How many bytes of new arrays a GPU is given at a time, at least.
+constexpr int64_t kLeastPiece = int64_t(128) << 20;
+
 class GpuPace;
 class GpuWatch;
 class MlxWeights;
@@ -36,11 +39,15 @@ class MlxContext : public Context {
   void reserve(int64_t bytes) const;
   // On a GPU, what enqueues the work of steps in pieces; else null.
   GpuPace* pace() const { return pace_.get(); }
+  // After how many bytes of new arrays a piece is to end: more where there is much memory.
+  int64_t piece() const;
 
   const mx::Device device;
   const mx::Stream stream;
 
  private:
+  int64_t in_use() const;
+
   int64_t memory_limit_;
   std::vector<std::weak_ptr<MlxWeights>> weights_;
   std::shared_ptr<GpuWatch> watch_;  // null on the CPU

@@ -3,6 +3,7 @@
 
 #include "cpu_ops.h"
 #include "cuda/gpu.h"
+#include "dtype.h"
 #include "status.h"
 #include "step.h"
 
@@ -49,6 +50,12 @@ bool takes_vector_kernel(const Quantization& q, int width) {
 // Up to how many rows the matrix-vector kernel, on a few rows at a time, is faster than a dense product.
 constexpr int kMostRowsInBlocks = 14;
 
+bool dequantizes(const Quantization& q, int width, int64_t rows) {
+  return !takes_vector_kernel(q, width) || rows > kMostRowsInBlocks;
+}
+// How many rows of a matrix are dequantized at once.
+int height_at_once(int width, int64_t item) { return std::max(int(kMostMatrix / (width * item)) / 64, 1) * 64; }
+
 mx::array multiply_on_gpu(Step& step, const Op& op, const Quantization& q, const mx::array& given) {
   auto s = step.stream;
   auto w = step.in(op, 1), scales = step.in(op, 2);
@@ -57,8 +64,8 @@ mx::array multiply_on_gpu(Step& step, const Op& op, const Quantization& q, const
   auto by_vector = [&](const mx::array& x) {
     return mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, q.mode, s);
   };
-  if (!takes_vector_kernel(q, width) || rows > kMostRowsInBlocks) {
-    const int height = w.shape()[0], most = int(kMostMatrix / (width * int64_t(given.itemsize()))) / 64 * 64;
+  if (dequantizes(q, width, rows)) {
+    const int height = w.shape()[0], most = height_at_once(width, int64_t(given.itemsize()));
     std::vector<mx::array> parts;
     for (int first = 0; first < height; first += most) {
       auto rows_of = [&](const mx::array& a) {
@@ -99,6 +106,14 @@ Quantization::Quantization(const Op& op)
       mode(mode_name(op.integer(0))),
       bits(int(op.integer(1))),
       group(int(op.integer(2))) {}
+
+int64_t dequantized_bytes(const Program& program, const Op& linear) {
+  const Quantization q(linear);
+  const Type &x = program.types[size_t(linear.inputs[0])], &w = program.types[size_t(linear.inputs[1])];
+  const int64_t rows = x.elements() / x.last(), item = dtype_size(x.dtype);
+  if (q.dense || !dequantizes(q, int(x.last()), rows)) return 0;
+  return std::min<int64_t>(w.dims[0], height_at_once(int(x.last()), item)) * x.last() * item;
+}
 
 void run_embed(Step& step, const Op& op, const Prepared&) {
   Quantization q(op);

@@ -37,8 +37,10 @@ MlxProgram::MlxProgram(const MlxContext& context, Program given, const MlxWeight
       OpRunner runner = runner_of(op.facts->code);
       ready_.push_back({runner.run, runner.prepare ? runner.prepare(program, op, weights_, stream_) : Prepared{}});
     });
-  for (const Op& op : program.ops)
+  for (const Op& op : program.ops) {
     if (op.facts->code == MLXSHIM_OP_KV_WRITE) written_.push_back(op.integer(0));
+    if (op.facts->code == MLXSHIM_OP_LINEAR) largest_matrix_ = std::max(largest_matrix_, dequantized_bytes(program, op));
+  }
   fused_.resize(program.ops.size());
   if (context.on_gpu()) fusions_ = find_fusions(program, state ? &state->shape : nullptr);
   for (const Fusion& fusion : fusions_)
@@ -87,7 +89,7 @@ std::vector<std::shared_ptr<Value>> MlxProgram::run(const RunArguments& run) {
   // still read must not be written before it is done.
   if (context_.on_gpu() && run.overwrites) gpu_wait(stream_);
   auto* own = static_cast<MlxState*>(state.get());
-  Step step(program, weights_, own, run, stream_, context_.pace());
+  Step step(program, weights_, own, run, context_, largest_matrix_);
   for (int64_t s = 0; s < run.counts.sequences && !written_.empty(); s++) {
     const int64_t rows = step.offsets()[s + 1] - step.offsets()[s], end = step.contexts()[s];
     own->make_room(step.slots()[s], end - rows, end, written_);

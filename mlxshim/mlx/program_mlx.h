@@ -32,6 +32,7 @@ class MlxProgram : public LoadedProgram {
   std::vector<const Fusion*> fused_;   // by op, null: it is in none
   std::vector<std::vector<int32_t>> last_read_;  // by op, the values that no later one reads
   std::vector<int64_t> written_;       // layers of the state
+  int64_t largest_matrix_ = 0;         // dequantized, in bytes
 };
 
 class MlxValue : public Value {

@@ -70,7 +70,7 @@ void MlxState::make_room(int64_t slot, int64_t keep, int64_t tokens, const std::
     Cache& now = cache(slot, layer);
     if (now.capacity >= tokens) continue;
     now = grown(now, layer, keep, tokens, growth);
-    enqueue(growth, kPiece);
+    enqueue(growth, kLeastPiece);
   }
   enqueue(growth, 0);
 }
@@ -85,7 +85,7 @@ void MlxState::copy(int64_t from, int64_t to, int64_t tokens) {
     const Cache& source = cache(from, int64_t(layer));
     Cache empty{source.keys, source.values, 0};  // takes only the room that it needs
     copies.push_back(grown(empty, int64_t(layer), tokens, tokens, growth));
-    enqueue(growth, kPiece);
+    enqueue(growth, kLeastPiece);
   }
   enqueue(growth, 0);
   for (size_t layer = 0; layer < copies.size(); layer++) cache(to, int64_t(layer)) = std::move(copies[layer]);

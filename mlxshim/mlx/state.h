@@ -8,9 +8,6 @@
 
 namespace mlxcel {
 
-// How many bytes of new arrays a GPU is given at a time, at least.
-constexpr int64_t kPiece = int64_t(128) << 20;
-
 struct Cache {
   std::optional<mx::array> keys, values;  // none: nothing written yet
   int64_t capacity = 0;

@@ -56,7 +56,7 @@ void Step::add_touched(std::vector<mx::array>& roots) const {
 }
 
 void Step::enqueue_piece(std::vector<mx::array> more) {
-  if (!pace_ || bytes_ < kPiece) return;
+  if (!pace_ || bytes_ < piece_) return;
   std::vector<mx::array> roots = std::move(more);
   for (const auto& value : values_)
     if (value) roots.push_back(*value);

@@ -25,10 +25,18 @@ struct SortedPairs {
 
 class Step {
  public:
-  // The pace is null where the step is to be enqueued whole.
+  // Matrices are dequantized to `largest_matrix` bytes at most.
   Step(const Program& program, const std::vector<mx::array>& weights, MlxState* state, const RunArguments& run,
-       mx::Stream stream, GpuPace* pace)
-      : program(program), run(run), stream(stream), state_(state), pace_(pace), weights_(weights), values_(program.types.size()) {}
+       const MlxContext& context, int64_t largest_matrix)
+      : scratch(largest_matrix),
+        program(program),
+        run(run),
+        stream(context.stream),
+        state_(state),
+        pace_(context.pace()),
+        piece_(context.piece()),
+        weights_(weights),
+        values_(program.types.size()) {}
 
   // A value that is made already; inputs are copied from the host when they are first asked for.
   mx::array value(int32_t v);
@@ -78,8 +86,9 @@ class Step {
   void add_touched(std::vector<mx::array>& roots) const;
 
   MlxState* state_;
-  GpuPace* pace_;
-  int64_t bytes_ = 0;       // of new arrays, since the last piece
+  GpuPace* pace_;           // null where the step is enqueued whole
+  int64_t piece_;           // the bytes of new arrays after which a piece ends
+  int64_t bytes_ = 0;       // of those since the last one
   bool in_pieces_ = false;  // whether there was one
   const std::vector<mx::array>& weights_;
   std::vector<std::optional<mx::array>> values_;
@@ -103,6 +112,8 @@ OpRunner runner_of(int64_t opcode);
 void run_embed(Step&, const Op&, const Prepared&);
 void run_linear(Step&, const Op&, const Prepared&);
 Prepared prepare_linear(const Program&, const Op&, const std::vector<mx::array>&, mx::Stream);
+// What of its matrix a GPU dequantizes at once, in bytes.
+int64_t dequantized_bytes(const Program& program, const Op& linear);
 void run_rms_norm(Step&, const Op&, const Prepared&);
 void run_rope(Step&, const Op&, const Prepared&);
 Prepared prepare_rope(const Program&, const Op&, const std::vector<mx::array>&, mx::Stream);

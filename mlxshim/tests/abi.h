@@ -150,8 +150,9 @@ inline mlxshim_context_params test_device() {
 // A context on the CPU with a weight set.
 class Session {
  public:
-  Session() {
+  explicit Session(int64_t memory_limit = 0) {
     auto params = test_device();
+    params.memory_limit = memory_limit;
     OK(mlxshim_context_create(&params, &context));
     OK(mlxshim_weights_create(context, &weights));
   }

@@ -15,7 +15,7 @@ import (
 // DefaultGPUMemory is the share of a GPU's free memory that a model takes at most, unless told otherwise.
 const DefaultGPUMemory = 0.9
 
-// How much mlxshim takes of a GPU at a time: it enqueues a step in pieces (kPiece in mlx/state.h), dequantizes two matrices
+// How much mlxshim takes of a GPU at a time: it enqueues a step in pieces (kLeastPiece in mlx/context.h), dequantizes two matrices
 // of a limited size (kMostMatrix in mlx/cuda/gpu.h), and keeps some memory for the next step (kMostKept in gpu.cpp).
 const (
 	pieceBytes  = 128 << 20 // of new values, after which a piece ends

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <random>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "driver.h"
@@ -375,8 +377,8 @@ class AttentionInOp : public mx::Primitive {
 // inputs: w, scales, biases, and an earlier matrix with the product that read it, where its memory is used again.
 class Dequantize : public mx::Primitive {
  public:
-  Dequantize(mx::Stream stream, GpuVariant variant, std::vector<int> arguments)
-      : Primitive(stream), variant_(std::move(variant)), arguments_(std::move(arguments)) {}
+  Dequantize(mx::Stream stream, GpuVariant variant, std::vector<int> arguments, size_t room)
+      : Primitive(stream), variant_(std::move(variant)), arguments_(std::move(arguments)), room_(room) {}
 
   void eval_cpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
     throw std::runtime_error("dequantize is an op of the GPU only");
@@ -393,7 +395,7 @@ class Dequantize : public mx::Primitive {
       out.copy_shared_buffer(in[3], out.strides(), {true, true, false}, out.size());
       encoder.set_input_array(in[4]);
     } else {
-      out.set_data(device_memory(out.nbytes(), stream()));
+      out.set_data(device_memory(room_, stream()));
     }
     encoder.set_output_array(out);
     encoder.add_temporary(out);
@@ -410,6 +412,7 @@ class Dequantize : public mx::Primitive {
  private:
   GpuVariant variant_;
   std::vector<int> arguments_;
+  size_t room_;  // in bytes, of new memory
 };
 
 // Whether what an op makes lies one row after the other.
@@ -468,17 +471,27 @@ class Pace : public GpuPace {
   }
   void enqueue(std::vector<mx::array> roots) override {
     mx::cu::device(stream_.device).make_current();
-    CUevent done = done_[turn_];  // with the piece before the last; a new event waits for nothing
+    const CUevent done = done_[turn_];  // with the piece before the last; a new event waits for nothing
     check_driver(driver().wait_for_event(done), "waiting for the GPU");
+    // A moment later MLX's own thread has given back what the piece took.
+    const auto& given_back = given_back_[turn_];
+    for (auto until = std::chrono::steady_clock::now() + kLongest;
+         given_back && !*given_back && std::chrono::steady_clock::now() < until;)
+      std::this_thread::yield();
     mx::async_eval(std::move(roots));
-    check_driver(driver().record_event(done, static_cast<cudaStream_t>(mx::cu::get_command_encoder(stream_).stream())),
-                 "marking the GPU's work");
+    auto& encoder = mx::cu::get_command_encoder(stream_);
+    check_driver(driver().record_event(done, static_cast<cudaStream_t>(encoder.stream())), "marking the GPU's work");
+    given_back_[turn_] = std::make_shared<std::atomic<bool>>(false);
+    encoder.add_completed_handler([flag = given_back_[turn_]] { *flag = true; });
+    encoder.commit();
     turn_ = 1 - turn_;
   }
 
  private:
+  static constexpr auto kLongest = std::chrono::milliseconds(20);
   const mx::Stream stream_;
   std::array<CUevent, 2> done_{};
+  std::array<std::shared_ptr<std::atomic<bool>>, 2> given_back_;
   int turn_ = 0;
 };
 
@@ -631,16 +644,15 @@ mx::array GpuScratch::dequantize(const mx::array& w, const mx::array& scales, co
   shape.back() = int(int64_t(shape.back()) * 32 / bits);
   int64_t bytes = int64_t(mx::size_of(dtype));
   for (auto dim : shape) bytes *= dim;
-  largest_matrix = std::max(largest_matrix.load(), bytes);
+  if (bytes > room_) fail(MLXSHIM_ERR_INTERNAL, "a matrix of ", bytes, " bytes in a place for ", room_);
+  largest_matrix = std::max(largest_matrix.load(), room_);
   std::vector<mx::array> inputs{w, scales, biases ? *biases : scales};
-  if (half.product && bytes <= half.bytes)
-    inputs.insert(inputs.end(), {*half.matrix, *half.product});
-  else
-    half.bytes = bytes;
+  if (half.product) inputs.insert(inputs.end(), {*half.matrix, *half.product});
   auto op = std::make_shared<Dequantize>(
       stream, variant(mode, bits),
       std::vector<int>{int(bytes / int64_t(mx::size_of(dtype)) / 8), std::countr_zero(unsigned(group) / 8),
-                       mode == "affine" ? gpu_dtype(scales.dtype()) : 0, gpu_dtype(dtype)});
+                       mode == "affine" ? gpu_dtype(scales.dtype()) : 0, gpu_dtype(dtype)},
+      size_t(room_));
   half.matrix = mx::array(std::move(shape), dtype, std::move(op), std::move(inputs));
   half.product.reset();
   return *half.matrix;

@@ -130,6 +130,9 @@ constexpr int64_t kMostMatrix = int64_t(256) << 20;
 // before it there.
 class GpuScratch {
  public:
+  // The bytes of the largest matrix.
+  explicit GpuScratch(int64_t room) : room_(room) {}
+
   // w packed [rows, width * bits / 32] -> [rows, width].
   mx::array dequantize(const mx::array& w, const mx::array& scales, const std::optional<mx::array>& biases,
                        const std::string& mode, int bits, int group, mx::Dtype dtype, mx::Stream stream);
@@ -141,8 +144,8 @@ class GpuScratch {
  private:
   struct Half {
     std::optional<mx::array> matrix, product;
-    int64_t bytes = 0;
   };
+  int64_t room_;
   std::array<Half, 2> halves_;
   int turn_ = 0;
 };
