@@ -77,6 +77,7 @@ func needOn(t *testing.T, m *models.Model, slots int) need {
 
 // least is the smallest limit under which a context fits with steps of that size.
 func (n need) least(tokens int, w work) int64 {
+	tokens = (tokens + cacheStep - 1) / cacheStep * cacheStep
 	return n.weights + w.workspace + (int64(tokens)*n.perToken*(n.layers+2)+n.layers-1)/n.layers + 1
 }
 
@@ -104,12 +105,12 @@ func TestFit(t *testing.T) {
 		tokens, got, err = n.fit(n.least(leastContext, last), 80e9, 40960, false)
 		require.NoError(t, err)
 		require.Equal(t, last, got)
-		require.InDelta(t, leastContext, tokens, 1)
+		require.Equal(t, leastContext, tokens)
 		_, _, err = n.fit(n.least(leastContext, last)-n.perToken, 80e9, 40960, false)
 		require.ErrorIs(t, err, ErrNoRoom)
 		_, _, err = n.fit(n.least(4000, last)-n.perToken, 80e9, 4000, true)
 		require.ErrorIs(t, err, ErrNoRoom)
-		require.ErrorContains(t, err, "a context of 3999 tokens (--context)")
+		require.ErrorContains(t, err, "a context of 3840 tokens (--context)")
 	}
 }
 

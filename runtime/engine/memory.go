@@ -22,7 +22,9 @@ const (
 	pieces      = 3         // two that the GPU has, and one that it has just done
 	matrixBytes = 256 << 20
 	keptBytes   = 256 << 20
-	vectorRows  = 14 // a product with so few rows dequantizes nothing (kMostRowsInBlocks in mlx/ops_dense.cpp)
+	cublasBytes = 64 << 20 // of cuBLAS
+	cacheStep   = 256      // a cache has room for a multiple of so many tokens (kStep in state.cpp)
+	vectorRows  = 14       // a product with so few rows dequantizes nothing (kMostRowsInBlocks in mlx/ops_dense.cpp)
 )
 
 // workspace is the most that the temporaries of a run of the program take, of as many tokens as it is recorded for.
@@ -39,7 +41,7 @@ func workspace(p *program.Program, activation bindings.DType) int64 {
 			matrix = max(matrix, min(int64(m.Elements()*activation.Size()), matrixBytes))
 		}
 	}
-	return pieces*(pieceBytes+largest) + 2*matrix + keptBytes
+	return pieces*(pieceBytes+largest) + 2*matrix + keptBytes + cublasBytes
 }
 
 // openContext opens the device, on a GPU with the share of its free memory as the limit.
@@ -150,7 +152,7 @@ func (n need) fit(limit, free int64, wanted int, asked bool) (int, work, error) 
 	var tokens int
 	var step work
 	for _, step = range n.steps {
-		if tokens = int(n.cacheRoom(limit, step) / max(n.perToken, 1)); tokens >= good {
+		if tokens = int(n.cacheRoom(limit, step)/max(n.perToken, 1)) / cacheStep * cacheStep; tokens >= good {
 			return min(tokens, wanted), step, nil
 		}
 	}
