@@ -263,7 +263,7 @@ func testOwnType(t *testing.T, backend, path string, g golden) {
 
 // On a GPU a model is computed in its own type, as mlx-lm does. Both round after each op, though not everywhere at the
 // same place. How far that takes the logits from those in f32 differs much between prompts, so the measure is a model's
-// four prompts together: our mean square error is at most 1.5² times mlx-lm's, no logit is off by more than twice
+// four prompts together: our mean square error is at most 1.25² times mlx-lm's, no logit is off by more than twice
 // mlx-lm's worst, and a token is mlx-lm's where the margin between its two best logits is more than both were off.
 func TestTinyModelsInTheirOwnTypeOnGPU(t *testing.T) {
 	if testenv.Device() != "cuda" {
@@ -315,7 +315,7 @@ func testOnGPU(t *testing.T, path string, g golden) {
 		}
 	}
 	t.Logf("root mean square error %.2f times mlx-lm's, %d tokens decided", math.Sqrt(ours/theirs), decided)
-	require.LessOrEqual(t, ours, 1.5*1.5*theirs)
+	require.LessOrEqual(t, ours, 1.25*1.25*theirs)
 	require.Positive(t, decided)
 }
 
