@@ -63,9 +63,10 @@ cp bin/mlxcel bin/mlxcel-server "$stage/"
 CGO_ENABLED=0 go build -trimpath -o "$stage/load" ./tests/server/load
 strip --strip-unneeded "$stage"/lib/*/*.so "$stage"/tests/* "$stage"/{mlxcel,mlxcel-server,load}
 ${CC:-cc} -O2 -shared -fPIC -o "$stage/nvrtc_count.so" tests/gpu/nvrtc_count.c -Wl,--version-script=tests/gpu/nvrtc_count.map -Wl,-soname,libnvrtc.so.13 -ldl
-# A driver that loses the GPU, with all functions that NVIDIA's headers name or we ask for.
+# A driver that loses the GPU, with all functions that NVIDIA's headers name, the CUDA runtime in MLX knows or we ask for.
 {
   echo '#include <cuda.h>' | ${CC:-cc} -E -I"$gpu/unpacked/nvidia/cu13/include" -x c - | sed -nE 's/.*CUresult +(cu[A-Za-z0-9_]+).*/\1/p'
+  strings -n 5 "$gpu/unpacked/mlx/lib/libmlx.so" | grep -E '^cu(Array|Coredump|Ctx|Dev|Driver|Event|Ext|Flush|Func|Get|Graph|Green|Import|Init|Ipc|Kernel|Launch|Lib|Link|Logs|Mem|Mipmapped|Module|Multicast|Occ|Param|Pointer|Profiler|Signal|Stream|Surf|Tensor|Tex|Thread|User|Wait)[A-Za-z0-9_]*$'
   grep -ohE '"cu[A-Z][A-Za-z0-9_]+"' mlxshim/mlx/cuda/driver.cpp loader/*.go | tr -d '"'
 } | grep -v '^cuGetProcAddress' | sort -u | sed 's/.*/EXPORT(&)/' > "$gpu/lost.h"
 mkdir "$stage/lost"
