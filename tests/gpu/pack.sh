@@ -67,6 +67,7 @@ ${CC:-cc} -O2 -shared -fPIC -o "$stage/nvrtc_count.so" tests/gpu/nvrtc_count.c -
 {
   echo '#include <cuda.h>' | ${CC:-cc} -E -I"$gpu/unpacked/nvidia/cu13/include" -x c - | sed -nE 's/.*CUresult +(cu[A-Za-z0-9_]+).*/\1/p'
   strings -n 5 "$gpu/unpacked/mlx/lib/libmlx.so" | grep -E '^cu(Array|Coredump|Ctx|Dev|Driver|Event|Ext|Flush|Func|Get|Graph|Green|Import|Init|Ipc|Kernel|Launch|Lib|Link|Logs|Mem|Mipmapped|Module|Multicast|Occ|Param|Pointer|Profiler|Signal|Stream|Surf|Tensor|Tex|Thread|User|Wait)[A-Za-z0-9_]*$'
+  printf '%s\n' cuLinkCreate_v2 cuLinkAddData_v2 cuLinkAddFile_v2  # which cuBLAS looks for
   grep -ohE '"cu[A-Z][A-Za-z0-9_]+"' mlxshim/mlx/cuda/driver.cpp loader/*.go | tr -d '"'
 } | grep -v '^cuGetProcAddress' | sort -u | sed 's/.*/EXPORT(&)/' > "$gpu/lost.h"
 mkdir "$stage/lost"
