@@ -315,7 +315,11 @@ func TestCloseEndsEverything(t *testing.T) {
 	var ended atomic.Int32
 	for range 3 {
 		require.NoError(t, e.Submit(t.Context(), Request{
-			Prompt: []int32{1}, Accept: func(int32, []float32) bool { return false },
+			Prompt: []int32{1},
+			Accept: func(int32, []float32) bool {
+				time.Sleep(5 * time.Millisecond) // or the first fills its context before Close where this test is not scheduled for long
+				return false
+			},
 			Done: func(r Result) {
 				if r.Reason == Cancelled {
 					ended.Add(1)
