@@ -188,20 +188,16 @@ fi
 
 if wanted peer; then
   title "Speed of mlx-lm: peer.py SHAPES 2048 128 5, with cuDNN and MLX's own defaults"
-  mlx_lm() { # SHAPE... ROUNDS
-    env PYTHONPATH="$here/site" LD_LIBRARY_PATH="$(ls -d "$nvidia"/*/lib | tr '\n' ':')$here/mlx/lib:$here/mlx_cuda_13.libs" \
-      python3 "$from/peer.py" "${@:1:$#-1}" 2048 128 "${@: -1}"
-  }
-  export -f mlx_lm; export nvidia from
-  check peer 200 "mlx-lm 8b" bash -c 'mlx_lm 0.6b 4b 8b 5'; show peer 4
+  mlx_lm=(env PYTHONPATH="$here/site" LD_LIBRARY_PATH="$(ls -d "$nvidia"/*/lib | tr '\n' ':')$here/mlx/lib:$here/mlx_cuda_13.libs" python3 "$from/peer.py")
+  check peer 200 "mlx-lm 8b" "${mlx_lm[@]}" 0.6b 4b 8b 2048 128 5; show peer 4
 
   # A machine's host can become twice as slow within minutes, which the small shape feels most: in turns both get the same host.
   title "0.6b in turns: mlxcel bench and mlx-lm, a process each, five times, 3 rounds a process"
   for turn in 1 2 3 4 5; do
     check "turn_${turn}_mlxcel" 60 median ./mlxcel bench --device cuda --random 0.6b --bits 4 --prompt 2048 -n 128 --rounds 3; grep ^median "$logs/turn_${turn}_mlxcel.log" | sed 's/^/      /'
-    check "turn_${turn}_mlx_lm" 60 "mlx-lm 0.6b" bash -c 'mlx_lm 0.6b 3'; show "turn_${turn}_mlx_lm" 1
+    check "turn_${turn}_mlx_lm" 60 "mlx-lm 0.6b" "${mlx_lm[@]}" 0.6b 2048 128 3; show "turn_${turn}_mlx_lm" 1
   done
-  python3 - "$logs" <<'P'
+  python3 - "$logs" <<'P' || failed+=("turn_medians")
 import glob,re,statistics,sys
 def medians(name, words):  # of the turns: prompt and decode tokens a second
     rows = [re.search(words, open(f).read()).groups() for f in sorted(glob.glob(f"{sys.argv[1]}/turn_*_{name}.log"))]
